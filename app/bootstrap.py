@@ -1,0 +1,245 @@
+"""The composition root: settings become a driver, a registry, roles and an ASGI application.
+
+It builds and never decides: what a part does stands in the part. The only module that knows every other one; the
+command line and `main` call it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from secrets import SystemRandom
+
+from . import __version__
+from .control.catalogue import TypeCatalogue
+from .control.fleet import FleetControl
+from .control.jobs import JobControl
+from .control.queues import QueueControl
+from .control.waiting import ResultWaiters
+from .domain.errors import SettingsInvalid
+from .domain.json_text import JsonLimits
+from .drivers.memory.driver import MemoryDriver
+from .drivers.opening import close_driver, open_driver
+from .drivers.postgres import migrations
+from .drivers.postgres.database import create_engine
+from .drivers.postgres.driver import PostgresDriver
+from .drivers.protocol import JobDriver
+from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
+from .http.app import create_app
+from .http.app import openapi_document as openapi_document  # noqa: PLC0414 - the command line reaches it from here
+from .http.auth import Auth, decide_auth, read_key_file
+from .http.deferred import Application, DeferredApp
+from .http.services import HttpServices
+from .jobs.admission import Admission
+from .jobs.client import Client
+from .jobs.registry import load_registry
+from .observability.logging import LogFormat, open_log
+from .observability.metrics import Metrics
+from .observability.telemetry import Telemetry
+from .settings import Settings
+from .worker.options import WorkerOptions, parse_queues
+from .worker.worker import Worker
+
+DEMO_JOBS = f"{__package__}.handlers.demo"
+
+
+def build_driver(settings: Settings) -> JobDriver:
+    """Build the driver that the database address names; connects to nothing yet.
+
+    Raises:
+        SettingsInvalid: there is no address, or no driver for it.
+    """
+    url = settings.database_url
+    if url is None:
+        raise SettingsInvalid(
+            "OUTLAST_DATABASE_URL is not set", fix="set it to postgresql://user@host/database, or run `outlast dev`"
+        )
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
+        return MemoryDriver()
+    if scheme in REFUSED_SCHEMES:
+        return RefusedDriver(scheme)
+    return PostgresDriver(
+        create_engine(url, pool_size=settings.pool_size),
+        schema=settings.db_schema,
+        listen_url=settings.listen_url,
+    )
+
+
+def build_telemetry(settings: Settings) -> Telemetry:
+    """Build the process's voice: a log on stderr, metrics in a registry of their own."""
+    is_console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
+    log_format = LogFormat.CONSOLE if is_console else LogFormat.JSON
+    return Telemetry(
+        metrics=Metrics(), log=open_log(log_format=log_format, level=settings.log_level, stream=sys.stderr)
+    )
+
+
+def quiet_telemetry() -> Telemetry:
+    """Build the voice of a command that does one thing: it counts and says nothing."""
+    return Telemetry(metrics=Metrics())
+
+
+def build_admission(settings: Settings) -> Admission:
+    """Build the one admission function with this process's limits."""
+    return Admission(limits=JsonLimits(max_bytes=settings.payload_max_bytes))
+
+
+def build_jobs(settings: Settings, driver: JobDriver, telemetry: Telemetry) -> JobControl:
+    """Build the verbs on jobs over a driver, for commands that do one thing and end."""
+    return JobControl(
+        driver=driver,
+        catalogue=TypeCatalogue(driver),
+        waiters=ResultWaiters(driver),
+        admission=build_admission(settings),
+        telemetry=telemetry,
+    )
+
+
+def build_services(
+    settings: Settings,
+    driver: JobDriver,
+    telemetry: Telemetry,
+    *,
+    auth: Auth,
+    is_started: Callable[[], bool],
+    is_draining: Callable[[], bool],
+) -> HttpServices:
+    """Build what the HTTP routes are given."""
+    catalogue, waiters = TypeCatalogue(driver), ResultWaiters(driver)
+    return HttpServices(
+        jobs=JobControl(
+            driver=driver,
+            catalogue=catalogue,
+            waiters=waiters,
+            admission=build_admission(settings),
+            telemetry=telemetry,
+        ),
+        queues=QueueControl(driver),
+        catalogue=catalogue,
+        fleet=FleetControl(driver),
+        waiters=waiters,
+        auth=auth,
+        telemetry=telemetry,
+        version=__version__,
+        code_version=code_version(settings),
+        payload_max_bytes=settings.payload_max_bytes,
+        ping=driver.ping,
+        is_started=is_started,
+        is_draining=is_draining,
+    )
+
+
+def build_worker(settings: Settings, driver: JobDriver, telemetry: Telemetry) -> Worker:
+    """Build the worker role with the job types of the modules named in the settings.
+
+    Raises:
+        SettingsInvalid: a module does not import, or an option cannot work.
+        JobNameTaken: two job types claim one name.
+    """
+    options = WorkerOptions(
+        queues=parse_queues(settings.queues),
+        concurrency=settings.concurrency,
+        lease=timedelta(seconds=settings.lease_seconds),
+        heartbeat=timedelta(seconds=settings.heartbeat_seconds),
+        sweep=timedelta(seconds=settings.sweep_seconds),
+        poll=None if settings.poll_seconds is None else timedelta(seconds=settings.poll_seconds),
+        loop_stall=timedelta(seconds=settings.loop_stall_seconds),
+        cancel_grace=timedelta(seconds=settings.cancel_grace_seconds),
+        result_max_bytes=settings.result_max_bytes,
+        code_version=code_version(settings),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+    )
+    client = Client(driver, admission=build_admission(settings))
+    return Worker(
+        driver=driver,
+        registry=load_registry(settings.jobs),
+        options=options,
+        telemetry=telemetry,
+        roll=SystemRandom().random,
+        client=client,
+    )
+
+
+def build_auth(settings: Settings, *, host: str, is_dev: bool) -> Auth:
+    """Decide how callers are known; refuses to serve strangers."""
+    key = None if settings.api_key_file is None else read_key_file(settings.api_key_file)
+    return decide_auth(host=host, key=key, is_dev=is_dev)
+
+
+def code_version(settings: Settings) -> str:
+    """Give what this code calls itself."""
+    return settings.code_version or __version__
+
+
+def address_of(bind: str, variable: str) -> tuple[str, int]:
+    """Read `host:port`. Raises `SETTINGS_INVALID` naming the variable."""
+    host, colon, port = bind.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise SettingsInvalid(f"{variable}={bind} is not host:port", fix=f"write {variable}=127.0.0.1:8080, say")
+    return host or "0.0.0.0", int(port)  # noqa: S104 - `:8080` means every interface, and then a key is asked for
+
+
+def asgi_app() -> DeferredApp:
+    """Give the ASGI application of `uvicorn app.main:app`; settings are read when the server starts it."""
+    return DeferredApp(_build_asgi)
+
+
+def _build_asgi() -> Application:
+    settings = Settings.read()
+    telemetry, driver, started = build_telemetry(settings), build_driver(settings), threading.Event()
+    services = build_services(
+        settings,
+        driver,
+        telemetry,
+        # Which address uvicorn binds to is not known here, so a key is always asked for.
+        auth=build_auth(settings, host="", is_dev=False),
+        is_started=started.is_set,
+        is_draining=lambda: False,
+    )
+
+    @asynccontextmanager
+    async def around() -> AsyncIterator[None]:
+        await open_driver(driver, within=timedelta(seconds=settings.start_seconds))
+        started.set()
+        try:
+            yield
+        finally:
+            await close_driver(driver)
+
+    return create_app(services, around=around)
+
+
+async def upgrade_schema(settings: Settings, revision: str = "head") -> None:
+    """Bring the schema up to a revision."""
+    await migrations.upgrade(_database(settings), schema=settings.db_schema, revision=revision)
+
+
+async def downgrade_schema(settings: Settings, revision: str) -> None:
+    """Take the schema down to a revision."""
+    await migrations.downgrade(_database(settings), schema=settings.db_schema, revision=revision)
+
+
+async def schema_status(settings: Settings) -> tuple[str | None, str]:
+    """Give the schema's revision and the newest one this code knows."""
+    status = await migrations.status(_database(settings), schema=settings.db_schema)
+    return status.current, status.head
+
+
+def migration_sql(settings: Settings, revision: str) -> str:
+    """Give the SQL of an upgrade from nothing."""
+    return migrations.sql(schema=settings.db_schema, revision=revision)
+
+
+def _database(settings: Settings) -> str:
+    if settings.database_url is None or not settings.database_url.startswith("postgres"):
+        raise SettingsInvalid(
+            "migrations need a PostgreSQL address", fix="set OUTLAST_DATABASE_URL=postgresql://… or pass --db"
+        )
+    return settings.database_url

@@ -1,0 +1,144 @@
+"""`outlast dev`: the whole service in one process, on a PostgreSQL of its own, for the first five minutes and after.
+
+Owns nothing but the order: database, schema, roles, banner; and back. The database is stopped last and within the
+drain's budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..domain.errors import SettingsInvalid
+from .report import say
+
+if TYPE_CHECKING:
+    from ..lifecycle.shutdown import Shutdown
+    from ..process import Places
+    from ..settings import Settings
+    from .devdb import DevPostgres
+
+_Port = Annotated[int | None, typer.Option(help="Port of the API; the next free one without it.", min=0, max=65_535)]
+_AdminPort = Annotated[int | None, typer.Option(help="Port of probes and metrics.", min=0, max=65_535)]
+_DEFAULT_PORT = 8080
+_DEFAULT_ADMIN_PORT = 8081
+_PORTS_TRIED = 50
+_LOOPBACK = "127.0.0.1"
+_COMMAND = "outlast" if __name__.startswith("outlast") else ".venv/bin/outlast"
+_STOP_DATABASE = timedelta(seconds=5)
+
+
+def dev(
+    *,
+    port: _Port = None,
+    admin_port: _AdminPort = None,
+    db: Annotated[str | None, typer.Option("--db", help="Use this database instead of starting one.")] = None,
+    data_dir: Annotated[Path, typer.Option(help="Where the database of its own is kept.")] = Path(".data"),
+    reset: Annotated[bool, typer.Option("--reset", help="Delete that database first.")] = False,
+    no_demo: Annotated[bool, typer.Option("--no-demo", help="Leave the demo jobs out.")] = False,
+) -> None:
+    """Start everything: a PostgreSQL of its own, the API, a worker and demo jobs. Ctrl-C drains."""
+    from ..settings import Settings
+
+    started = time.monotonic()
+    api_port = _free_port(port, _DEFAULT_PORT)
+    settings = Settings.read(
+        bind=f"{_LOOPBACK}:{api_port}",
+        admin_bind=f"{_LOOPBACK}:{_free_port(admin_port, max(_DEFAULT_ADMIN_PORT, api_port + 1))}",
+    )
+    address = db or settings.database_url
+    if reset and address is not None:
+        raise SettingsInvalid(
+            "--reset deletes only the database that dev keeps itself", fix="leave out --db, or reset yours by hand"
+        )
+    with _database(address, data_dir, reset=reset) as (url, postgres):
+        sys.exit(_run(_complete(settings, url, no_demo=no_demo), postgres, started))
+
+
+def _run(settings: Settings, postgres: DevPostgres | None, started: float) -> int:
+    from ..bootstrap import upgrade_schema
+    from ..process import ROLES, Process
+
+    if not str(settings.database_url).startswith("memory:"):
+        asyncio.run(upgrade_schema(settings))
+
+    def announce(places: Places) -> None:
+        for line in _banner(places, settings, seconds=time.monotonic() - started):
+            say(line)
+
+    def retire(_shutdown: Shutdown) -> None:
+        if postgres is not None:
+            postgres.retire()
+
+    return Process(settings, ROLES, is_dev=True, announce=announce, last=retire).run()
+
+
+def _complete(settings: Settings, url: str, *, no_demo: bool) -> Settings:
+    from ..bootstrap import DEMO_JOBS
+
+    jobs = settings.jobs if no_demo or DEMO_JOBS in settings.jobs else (*settings.jobs, DEMO_JOBS)
+    return settings.model_copy(update={"database_url": url, "jobs": jobs})
+
+
+@contextmanager
+def _database(address: str | None, data_dir: Path, *, reset: bool) -> Iterator[tuple[str, DevPostgres | None]]:
+    if address is not None:
+        yield address, None
+        return
+    from .devdb import DevPostgres
+
+    postgres = DevPostgres(data_dir / "pg", say=say)
+    if reset:
+        postgres.wipe()
+    try:
+        postgres.start()
+        postgres.supervise()
+        yield postgres.dsn(), postgres
+    finally:
+        postgres.stop(within=_STOP_DATABASE)
+
+
+def _banner(places: Places, settings: Settings, *, seconds: float) -> tuple[str, ...]:
+    from ..bootstrap import DEMO_JOBS
+
+    url = places.api
+    example = "demo.count_lines" if DEMO_JOBS in settings.jobs else "NAME"
+    return (
+        "",
+        f"outlast is ready after {seconds:.1f} s",
+        f"  API     {url}/v1/jobs      probes and metrics {places.admin}",
+        "  enqueue a job and wait for its result:",
+        f"    curl -sS {url}/v1/jobs -H 'content-type: application/json' -H 'prefer: wait=20' \\",
+        f"""      -d '{{"name": "{example}", "payload": {{}}}}'""",
+        "  see what else it can do:",
+        f"    curl -sS {url}/v1/job-types",
+        "  read jobs from a second terminal:",
+        f"    OUTLAST_DATABASE_URL='{settings.database_url}' {_COMMAND} jobs list",
+        "  stop: Ctrl-C (running jobs are told, and run again at the next start)",
+        "",
+    )
+
+
+def _free_port(wanted: int | None, default: int) -> int:
+    if wanted is not None:
+        return wanted
+    for port in range(default, default + _PORTS_TRIED):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_LOOPBACK, port))
+            except OSError:
+                continue
+            return port
+    raise SettingsInvalid(
+        f"no free port from {default} to {default + _PORTS_TRIED - 1}", fix="name one with --port and --admin-port"
+    )

@@ -1,0 +1,175 @@
+"""`outlast jobs`: enqueue jobs, read them back, cancel and retry them, straight on the store.
+
+`--json` prints the representation of the HTTP API, payloads and results byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from ..domain.errors import JobNotFound, RequestInvalid
+from ..domain.job import JobId
+from ..domain.snapshot import AttemptView, JobView
+from ..domain.state import TERMINAL, State
+from .jobs_print import print_attempts, print_document, print_job, print_table
+from .report import FAILURE, TIMED_OUT, say
+from .store import with_jobs
+
+if TYPE_CHECKING:
+    from ..control.jobs import JobControl
+
+jobs = typer.Typer(no_args_is_help=True)
+
+_Db = Annotated[str | None, typer.Option("--db", help="Database address; OUTLAST_DATABASE_URL without it.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
+_Id = Annotated[str, typer.Argument(help="The job's id.")]
+_POLL_SECONDS = 0.2
+_ACTOR = "cli"
+
+
+@jobs.command("list")
+def list_jobs(
+    *,
+    state: Annotated[list[State] | None, typer.Option(help="Only jobs in this state; may be repeated.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only this job type.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many, newest first.", min=1, max=200)] = 50,
+    as_json: _Json = False,
+    db: _Db = None,
+) -> None:
+    """List jobs, newest first."""
+    from ..drivers.protocol import ListQuery
+
+    query = ListQuery(states=frozenset(state or ()), name=name, queue=queue, tenant=tenant, limit=limit)
+    page = with_jobs(db, lambda control: control.list(query))
+    if as_json:
+        for view in page.items:
+            print_document(view, with_payload=False)
+    else:
+        print_table(page.items)
+
+
+@jobs.command()
+def show(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
+    """Show one job: state, payload, result, error and every attempt."""
+
+    async def read(control: JobControl) -> tuple[JobView, tuple[AttemptView, ...]]:
+        wanted = _job_id(job_id)
+        return await control.describe(wanted, tenant=None), await control.attempts(wanted, tenant=None)
+
+    view, attempts = with_jobs(db, read)
+    if as_json:
+        print_document(view, attempts=attempts)
+    else:
+        print_job(view)
+        print_attempts(attempts)
+
+
+@jobs.command()
+def enqueue(
+    name: Annotated[str, typer.Argument(help="The job type.")],
+    *,
+    payload: Annotated[str, typer.Option(help="The payload as a JSON object.")] = "",
+    param: Annotated[
+        list[str] | None, typer.Option("-P", "--param", help="One field: `shop=berlin` (text) or `id:=7` (JSON).")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue, instead of the job type's.")] = None,
+    priority: Annotated[int | None, typer.Option(help="0 (first) to 9.", min=0, max=9)] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds until it may start.", min=0)] = None,
+    wait: Annotated[float | None, typer.Option(help="Wait so many seconds for the end; 3 if it does not come.")] = None,
+    as_json: _Json = False,
+    db: _Db = None,
+) -> None:
+    """Enqueue a job of a published type."""
+    from ..control.jobs import EnqueueRequest
+
+    request = EnqueueRequest(
+        name=name,
+        payload_text=payload or _object(param or []),
+        idempotency_key=key,
+        queue=queue,
+        priority=priority,
+        delay=None if delay is None else timedelta(seconds=delay),
+        enqueued_by=_ACTOR,
+    )
+    if payload and param:
+        raise RequestInvalid("--payload and --param exclude each other", fix="give the payload one way")
+
+    async def place(control: JobControl) -> tuple[JobView, bool]:
+        placed = await control.enqueue(request, tenant=None)
+        view = await _await_end(control, placed.answer.id, wait or 0.0)
+        return view, placed.answer.deduped
+
+    view, deduped = with_jobs(db, place)
+    if deduped:
+        say(f"the key is held by {view.id}; nothing was added")
+    _show(view, as_json=as_json)
+    if wait is not None and view.state not in TERMINAL:
+        raise typer.Exit(TIMED_OUT)
+    if wait is not None and view.state is not State.DONE:
+        raise typer.Exit(FAILURE)
+
+
+@jobs.command()
+def cancel(
+    job_id: _Id,
+    *,
+    reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "cancelled from the command line",
+    as_json: _Json = False,
+    db: _Db = None,
+) -> None:
+    """Cancel a job for good, whatever it is doing."""
+    verdict, view = with_jobs(db, lambda control: control.cancel(_job_id(job_id), reason=reason, tenant=None))
+    say(verdict.value)
+    _show(view, as_json=as_json)
+
+
+@jobs.command()
+def retry(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
+    """Run a dead or cancelled job again, with fresh budgets."""
+    _show(with_jobs(db, lambda control: control.retry(_job_id(job_id), tenant=None)), as_json=as_json)
+
+
+def _show(view: JobView, *, as_json: bool) -> None:
+    if as_json:
+        print_document(view)
+    else:
+        print_table((view,))
+
+
+async def _await_end(control: JobControl, job_id: JobId, seconds: float) -> JobView:
+    import asyncio
+
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + seconds
+    while True:
+        view = await control.describe(job_id, tenant=None)
+        left = deadline - clock.time()
+        if view.state in TERMINAL or left <= 0:
+            return view
+        await asyncio.sleep(min(_POLL_SECONDS, left))
+
+
+def _job_id(text: str) -> JobId:
+    try:
+        return JobId(UUID(text))
+    except ValueError as exc:
+        raise JobNotFound(f"{text!r} is not a job id", fix="give the id that `outlast jobs list` shows") from exc
+
+
+def _object(params: list[str]) -> str:
+    fields = []
+    for param in params:
+        name, sign, value = param.partition("=")
+        is_json = name.endswith(":")
+        if not sign or not name.rstrip(":"):
+            raise RequestInvalid(f"{param!r} is not a field", fix="write name=text or name:=JSON")
+        fields.append(f"{json.dumps(name.rstrip(':'))}: {value if is_json else json.dumps(value)}")
+    return "{" + ", ".join(fields) + "}"

@@ -1,0 +1,89 @@
+"""How jobs look in a terminal: a table, one job in full, its attempts; or the API's JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+
+from ..domain.snapshot import AttemptView, JobView
+
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+_BIDI = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
+_SAFE = str.maketrans({**_ESCAPED, **_BIDI})  # what a payload holds must not steer a terminal
+_COLUMNS = ("id", "name", "queue", "state", "reason", "attempt", "created")
+
+
+def print_document(view: JobView, *, with_payload: bool = True, attempts: Sequence[AttemptView] | None = None) -> None:
+    """Print one job as JSON on one line."""
+    from ..control.render import render
+    from ..control.represent import attempt_document, job_document
+
+    document = job_document(view, with_payload=with_payload)
+    if attempts is not None:
+        document["attempts"] = [attempt_document(attempt) for attempt in attempts]
+    sys.stdout.write(render(document).decode() + "\n")
+
+
+def print_table(views: Sequence[JobView]) -> None:
+    """Print jobs as a table, columns as wide as they need."""
+    rows = [_COLUMNS, *(_row(view) for view in views)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_job(view: JobView) -> None:
+    """Print one job in full."""
+    facts: list[tuple[str, object]] = [
+        ("id", view.id),
+        ("name", view.name),
+        ("state", f"{view.state.value} ({view.state_reason})" if view.state_reason else view.state.value),
+        ("queue", f"{view.queue}, priority {view.priority}"),
+        ("tenant", view.tenant),
+        ("attempt", f"{view.counters.attempt} of {view.max_attempts}"),
+        ("crashes", f"{view.counters.crashes} of {view.max_crashes}"),
+        ("interrupts", view.counters.interrupts),
+        ("created", _time(view.created_at)),
+        ("due", _time(view.run_at)),
+        ("started", _time(view.started_at)),
+        ("finished", _time(view.finished_at)),
+        ("key", view.key),
+        ("payload", view.payload),
+        ("result", view.result),
+        ("error", f"{view.error.type}: {view.error.message}" if view.error else None),
+    ]
+    for label, value in facts:
+        if value not in (None, ""):
+            print(f"{label:<11}{_safe(str(value))}")
+
+
+def print_attempts(attempts: Sequence[AttemptView]) -> None:
+    """Print the ended attempts, oldest first."""
+    for attempt in attempts:
+        counted = "counted" if attempt.counted else "not counted"
+        error = f": {attempt.error.type}: {attempt.error.message}" if attempt.error else ""
+        where = f" on worker {attempt.worker_id} ({attempt.host})" if attempt.worker_id is not None else ""
+        how = f"{attempt.outcome.value} ({attempt.cause}, {counted})"
+        print(_safe(f"attempt {attempt.number}  {_time(attempt.ended_at)}  {how}{where}{error}"))
+
+
+def _row(view: JobView) -> tuple[str, ...]:
+    cells = (
+        str(view.id),
+        view.name,
+        view.queue,
+        view.state.value,
+        view.state_reason or "",
+        f"{view.counters.attempt}/{view.max_attempts}",
+        _time(view.created_at),
+    )
+    return tuple(_safe(cell).replace("\n", "\\n") for cell in cells)
+
+
+def _time(at: datetime | None) -> str:
+    return "" if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _safe(text: str) -> str:
+    return text.translate(_SAFE)

@@ -1,0 +1,84 @@
+"""The `outlast` command: names, help and exit codes of every subcommand.
+
+Subcommands import what they need when they run, so that `--help` answers at once. Data goes to stdout, talk to
+stderr; a failure is one line of cause and one line of repair.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ..domain.errors import OutlastError
+from . import database, dev, jobs, serve
+from .report import exit_code_of, fail
+
+app = typer.Typer(
+    name="outlast",
+    help="Background jobs that outlast the process that runs them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help, and half a second less to wait for it
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(database.migrate, name="migrate", help="Bring the database schema up or down.")
+app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read them, cancel and retry them.")
+app.command("dev")(dev.dev)
+app.command("api")(serve.api)
+app.command("worker")(serve.worker)
+app.command("run")(serve.run)
+
+
+@app.command()
+def version(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the version."""
+    import platform
+
+    from .. import __version__
+
+    if as_json:
+        import json
+
+        print(json.dumps({"version": __version__, "python": platform.python_version()}))
+    else:
+        print(f"outlast {__version__} (Python {platform.python_version()})")
+
+
+@app.command()
+def openapi(
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with --path instead of printing; 1 if they differ.")
+    ] = False,
+    path: Annotated[str, typer.Option(help="The committed document.")] = "openapi/openapi.json",
+) -> None:
+    """Print the OpenAPI document of the HTTP API, or check the committed one."""
+    from pathlib import Path
+
+    from ..bootstrap import openapi_document
+
+    document = openapi_document()
+    if not check:
+        sys.stdout.write(document)
+        return
+    committed = Path(path)
+    if not committed.is_file() or committed.read_text() != document:
+        fail(f"{path} is not what this code serves", fix="run `make openapi` and commit the result")
+        raise typer.Exit(1)
+    typer.echo(f"{path} is in step", err=True)
+
+
+def main() -> None:
+    """Run the command line; every `OutlastError` becomes two lines and an exit code."""
+    try:
+        app()
+    except OutlastError as error:
+        fail(f"{error.code}: {error.cause}", fix=error.fix)
+        sys.exit(exit_code_of(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,53 @@
+"""How commands fail: two lines on stderr and an exit code people can script against."""
+
+from __future__ import annotations
+
+import sys
+
+from ..domain.errors import (
+    DriverUnavailable,
+    IdempotencyMismatch,
+    JobDuplicate,
+    JobNotFound,
+    JobStateConflict,
+    JobUnknown,
+    NotFound,
+    OutlastError,
+    SchemaOutdated,
+    SettingsInvalid,
+)
+
+FAILURE = 1
+TIMED_OUT = 3
+NOT_FOUND = 4
+CONFLICT = 5
+SETTINGS = 64
+UNAVAILABLE = 69
+SCHEMA_TOO_OLD = 78
+
+_CODES: tuple[tuple[type[OutlastError], int], ...] = (
+    (SettingsInvalid, SETTINGS),
+    (DriverUnavailable, UNAVAILABLE),
+    (SchemaOutdated, SCHEMA_TOO_OLD),
+    (JobNotFound, NOT_FOUND),
+    (NotFound, NOT_FOUND),
+    (JobUnknown, NOT_FOUND),
+    (JobDuplicate, CONFLICT),
+    (IdempotencyMismatch, CONFLICT),
+    (JobStateConflict, CONFLICT),
+)
+
+
+def exit_code_of(error: OutlastError) -> int:
+    """Give the exit code of a failure; 1 for everything without one of its own."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILURE)
+
+
+def fail(cause: str, *, fix: str) -> None:
+    """Say what went wrong and what to do, one line each."""
+    sys.stderr.write(f"error: {' '.join(cause.split())}\n  fix: {' '.join(fix.split())}\n")
+
+
+def say(line: str) -> None:
+    """Talk to the person at the terminal."""
+    sys.stderr.write(f"{line}\n")

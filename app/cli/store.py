@@ -1,0 +1,35 @@
+"""One command against the store: open it, do one thing, close it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from ..control.jobs import JobControl
+    from ..settings import Settings
+
+T = TypeVar("T")
+
+_OPEN = timedelta(seconds=5)
+
+
+def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on jobs over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..settings import Settings
+
+    return asyncio.run(_with_jobs(Settings.read(database_url=db), verb))
+
+
+async def _with_jobs(settings: Settings, verb: Callable[[JobControl], Awaitable[T]]) -> T:
+    from ..bootstrap import build_driver, build_jobs, quiet_telemetry
+    from ..drivers.opening import close_driver, open_driver
+
+    driver = build_driver(settings)
+    await open_driver(driver, within=_OPEN)
+    try:
+        return await verb(build_jobs(settings, driver, quiet_telemetry()))
+    finally:
+        await close_driver(driver)

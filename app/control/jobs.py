@@ -1,0 +1,141 @@
+"""What people do with one job or a page of them: enqueue, read, wait, cancel, retry.
+
+Admits against the published job types, then speaks to the store; never imports a handler. Authority is the caller's
+business: `tenant` is the only tenant a call may touch, None for all, and another tenant's job answers as an absent
+one. Called by the HTTP routes and the command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ..domain.errors import DriverUnavailable, Forbidden, JobNotFound, JobUnknown
+from ..domain.job import Enqueued, JobId, NewJob
+from ..domain.outcome import CancelVerdict
+from ..domain.snapshot import AttemptView, JobPage, JobView
+from ..domain.state import TERMINAL
+from ..drivers.protocol import JobDriver, ListQuery
+from ..jobs.admission import Admission, EnqueueRequest
+from ..jobs.jobtype import JobTypes
+from ..observability.telemetry import Telemetry
+from .catalogue import TypeCatalogue
+from .waiting import ResultWaiters
+
+__all__ = ["EnqueueRequest", "JobControl", "ListQuery", "Placed", "job_not_found"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An enqueue that succeeded: what was asked for and which job now stands for it."""
+
+    job: NewJob
+    answer: Enqueued
+
+
+class JobControl:
+    """The verbs on jobs."""
+
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        catalogue: TypeCatalogue,
+        waiters: ResultWaiters,
+        admission: Admission,
+        telemetry: Telemetry,
+    ) -> None:
+        self._driver = driver
+        self._catalogue = catalogue
+        self._waiters = waiters
+        self._admission = admission
+        self._telemetry = telemetry
+        self._types = JobTypes()
+
+    async def enqueue(self, request: EnqueueRequest, *, tenant: str | None) -> Placed:
+        """Admit and store one job, durable when this returns.
+
+        Raises:
+            JobUnknown: nobody has published the name, or its key or tenant cannot be evaluated here.
+            PayloadInvalid: the payload does not fit the published schema.
+            Forbidden: the job belongs to a tenant the caller may not act for.
+            JobDuplicate, IdempotencyMismatch: the key is taken.
+        """
+        published = await self._catalogue.find(request.name)
+        if published is None:
+            raise JobUnknown(
+                f"no worker has published a job type {request.name!r}",
+                fix="list the known ones with GET /v1/job-types; start a worker whose OUTLAST_JOBS names its module",
+            )
+        job = self._admission.admit(self._types.of(published), request)
+        if tenant is not None and job.tenant != tenant:
+            raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
+        answer = await self._store(job)
+        self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
+        return Placed(job=job, answer=answer)
+
+    async def find(self, job_id: JobId, *, tenant: str | None) -> JobView | None:
+        """Give one job with payload and result, None when there is none to be seen."""
+        return await self._driver.describe(job_id, tenant=tenant)
+
+    async def describe(self, job_id: JobId, *, tenant: str | None) -> JobView:
+        """Give one job with payload and result. Raises `JOB_NOT_FOUND`."""
+        view = await self.find(job_id, tenant=tenant)
+        if view is None:
+            raise job_not_found(str(job_id))
+        return view
+
+    async def wait(self, job_id: JobId, *, tenant: str | None, at_most: timedelta) -> JobView:
+        """Give the job as soon as it is terminal, or as it stands after `at_most` or when the process drains.
+
+        Raises:
+            JobNotFound: there is none to be seen, or it is gone by then.
+        """
+        view = await self.describe(job_id, tenant=tenant)
+        if view.state in TERMINAL or not at_most:
+            return view
+        await self._waiters.finished(job_id, at_most.total_seconds())
+        return await self.describe(job_id, tenant=tenant)
+
+    async def list(self, query: ListQuery) -> JobPage:
+        """Give one page of jobs, newest first, without payloads and results."""
+        return await self._driver.list(query)
+
+    async def attempts(self, job_id: JobId, *, tenant: str | None) -> tuple[AttemptView, ...]:
+        """Give a job's attempt ledger in order. Raises `JOB_NOT_FOUND`."""
+        await self.describe(job_id, tenant=tenant)
+        return await self._driver.attempts(job_id)
+
+    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None) -> tuple[CancelVerdict, JobView]:
+        """End a job for good and give what the cancel found, with the job after it. Repeating it is safe.
+
+        Raises:
+            JobNotFound: there is none to be seen.
+        """
+        verdict = await self._driver.cancel(job_id, reason=reason, tenant=tenant)
+        return verdict, await self.describe(job_id, tenant=tenant)
+
+    async def retry(self, job_id: JobId, *, tenant: str | None) -> JobView:
+        """Make a dead or cancelled job ready again with fresh budgets, and give it.
+
+        Raises:
+            JobNotFound: there is none to be seen.
+            JobStateConflict: it is in another state.
+            JobDuplicate: its key is taken by now.
+        """
+        await self._driver.retry(job_id, tenant=tenant)
+        return await self.describe(job_id, tenant=tenant)
+
+    async def _store(self, job: NewJob) -> Enqueued:
+        try:
+            return await self._driver.enqueue(job)
+        except DriverUnavailable:
+            # Whether it was stored is unknown; under the same id a repetition cannot make a second job.
+            return await self._driver.enqueue(job)
+
+
+def job_not_found(job_id: str) -> JobNotFound:
+    """Give the error for an id behind which there is nothing to be seen."""
+    return JobNotFound(
+        f"there is no job {job_id[:64]}", fix="check the id, and that it belongs to this service and tenant"
+    )

@@ -1,0 +1,194 @@
+"""What a store shows of itself: read-only views handed to HTTP, CLI and tests.
+
+Values are as stored: payloads and results are JSON text, errors are bounded, times are the database's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from .job import ClaimToken, Counters, JobId, RunId, WorkerId
+from .outcome import ErrorInfo, OutcomeKind, SettleAnswer
+from .state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimView:
+    """Who holds a running job, and until when the worker's lease lasts."""
+
+    worker_id: WorkerId
+    claimed_at: datetime
+    lease_until: datetime | None
+    heartbeat_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job as it stands in one snapshot.
+
+    `payload` is None in lists; `result` is set on done jobs only (JSON text). `state_reason` is the dead reason, the
+    canceller's words, or why a job waits (`scheduled`, `retry`, `snooze`, `interrupted`). `error` is the last
+    attempt's, cleared by done. `version` grows with every change of state or counters and feeds the ETag.
+    """
+
+    id: JobId
+    run_id: RunId
+    name: str
+    queue: str
+    state: State
+    state_reason: str | None
+    priority: int
+    tenant: str
+    counters: Counters
+    max_attempts: int
+    max_crashes: int
+    created_at: datetime
+    run_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    last_outcome: OutcomeKind | None = None
+    error: ErrorInfo | None = None
+    payload: str | None = None
+    result: str | None = None
+    late: bool = False
+    claim: ClaimView | None = None
+    key: str | None = None
+    key_expires_at: datetime | None = None
+    parent_id: JobId | None = None
+    enqueued_by: str | None = None
+    traceparent: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: str | None = None
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptView:
+    """One ended attempt. `number` is the claim number; `counted` says whether it spent the attempt budget."""
+
+    number: int
+    outcome: OutcomeKind
+    cause: str
+    counted: bool
+    worker_id: WorkerId | None
+    host: str | None
+    code_version: str | None
+    started_at: datetime | None
+    ended_at: datetime
+    step: str | None = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """One page of a list, newest first; `next_after` continues it, None at the end."""
+
+    items: tuple[JobView, ...]
+    next_after: JobId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadGroup:
+    """Dead letters of one job type, reason and error kind."""
+
+    name: str
+    reason: str
+    error_type: str | None
+    error_code: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """One queue: what is in it by state, how old its oldest ready job is, and whether it is paused."""
+
+    name: str
+    depth: dict[State, int]
+    oldest_ready_seconds: float | None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Counts over the whole store; each job is in exactly one bucket. `finished` counts are bounded by retention."""
+
+    by_state: dict[State, int]
+    queues: tuple[QueueView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorker:
+    """A process that asks to execute jobs. `names` are the job types it knows."""
+
+    host: str
+    pid: int
+    code_version: str
+    queues: tuple[str, ...]
+    concurrency: int
+    lease_ms: int
+    boot_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """A worker as the store knows it. `wakeup` is how it learns of work: `listen` or `polling`."""
+
+    id: WorkerId
+    host: str
+    pid: int
+    code_version: str
+    queues: tuple[str, ...]
+    concurrency: int
+    started_at: datetime
+    lease_until: datetime
+    heartbeat_age_ms: int
+    lost_at: datetime | None
+    closed_at: datetime | None
+    drain_phase: str | None
+    wakeup: str | None
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTypeDoc:
+    """A published job type: the JSON projection that `describe` makes, as text, under the code version it came from."""
+
+    name: str
+    code_version: str
+    document: str
+    published_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """A claim that is no longer its worker's, and by what it was superseded."""
+
+    token: ClaimToken
+    by: SettleAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """The answer to a heartbeat: whether the lease is held, and which of the named claims are gone."""
+
+    is_held: bool
+    revoked: tuple[Revocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """A claim taken over from a worker that is gone, with the outcome recorded in its place."""
+
+    job_id: JobId
+    name: str
+    queue: str
+    claim_no: int
+    worker_id: WorkerId
+    outcome: OutcomeKind
+    is_dead: bool

@@ -1,0 +1,60 @@
+"""Cancel: end a job for good, wherever it is, and say where it was found."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...domain.errors import JobNotFound
+from ...domain.job import Counters, JobId
+from ...domain.ledger import CAUSE_OPERATOR
+from ...domain.outcome import CancelVerdict, OutcomeKind
+from ...domain.state import State
+from ..protocol import Wake
+from .attempts import End, close_attempt
+from .rows import Envelope, Finished, Running
+from .store import Store
+
+
+def cancel(store: Store, job_id: JobId, *, reason: str, tenant: str | None) -> CancelVerdict:
+    """End a job; see `JobDriver.cancel`.
+
+    Raises:
+        JobNotFound: the id is absent, or another tenant's.
+    """
+    with store.statement() as now:
+        envelope_for(store, job_id, tenant)
+        match store.tokens[job_id]:
+            case Finished():
+                return CancelVerdict.ALREADY_FINISHED
+            case Running() as running:
+                _revoke(store, job_id, running, reason, now)
+                return CancelVerdict.SIGNALLED
+            case waiting:
+                _end(store, job_id, waiting.counters, reason, now)
+                begun = waiting.counters.claim_no > 0
+                return CancelVerdict.CANCELLED_WHILE_WAITING if begun else CancelVerdict.CANCELLED_BEFORE_START
+
+
+def envelope_for(store: Store, job_id: JobId, tenant: str | None) -> Envelope:
+    """Give the envelope of a job that must be there for this tenant; None is every tenant.
+
+    Raises:
+        JobNotFound: the id is absent, or another tenant's.
+    """
+    envelope = store.envelopes.get(job_id)
+    if envelope is None or tenant not in {None, envelope.job.tenant}:
+        raise JobNotFound(
+            f"there is no job {job_id}", fix="check the id; finished jobs are deleted after their retention"
+        )
+    return envelope
+
+
+def _revoke(store: Store, job_id: JobId, running: Running, reason: str, now: datetime) -> None:
+    end = End(outcome=OutcomeKind.CANCELLED, cause=CAUSE_OPERATOR)
+    close_attempt(store, job_id, running, end, now=now)
+    store.place(job_id, running.ended(State.CANCELLED, running.counters.uncounted(), now, reason=reason))
+    store.bell.add(Wake.REVOKED)
+
+
+def _end(store: Store, job_id: JobId, counters: Counters, reason: str, now: datetime) -> None:
+    store.place(job_id, Finished(counters=counters, state=State.CANCELLED, finished_at=now, reason=reason))

@@ -1,0 +1,76 @@
+"""Claim: take what a worker can start now, in order, and open an attempt on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import merge
+
+from ...domain.errors import QueuesEmpty
+from ...domain.job import ClaimedJob, ClaimToken, JobId, RunId, WorkerId
+from ..protocol import ClaimRequest
+from .rows import Running
+from .store import Store
+
+
+def claim(store: Store, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+    """Take ready jobs; see `JobDriver.claim`.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
+    if not request.shares:
+        raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
+    with store.statement() as now:
+        worker = store.workers.get(request.worker_id)
+        if worker is None or not worker.is_alive(now):
+            return ()
+        return tuple(_open(store, job_id, request.worker_id, now) for job_id in _chosen(store, request))
+
+
+def _chosen(store: Store, request: ClaimRequest) -> list[JobId]:
+    """Walk the named queues as one, by `(rank, seq)`, and take what there is room for."""
+    room = {share.queue: share.room for share in request.shares if share.queue not in store.pauses}
+    chosen: list[JobId] = []
+    for job_id in _in_order(store, room):
+        if len(chosen) >= request.room:
+            break
+        job = store.envelopes[job_id].job
+        if room[job.queue] > 0 and job.name in request.names:
+            room[job.queue] -= 1
+            chosen.append(job_id)
+    return chosen
+
+
+def _in_order(store: Store, queues: dict[str, int]) -> Iterator[JobId]:
+    return (job_id for _, _, job_id in merge(*(store.queue(name) for name in queues)))
+
+
+def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> ClaimedJob:
+    envelope = store.envelopes[job_id]
+    job = envelope.job
+    counters = store.tokens[job_id].counters.claimed()
+    fence = store.next_seq()
+    store.place(job_id, Running(counters=counters, fence=fence, worker_id=worker_id, claimed_at=now))
+    return ClaimedJob(
+        token=ClaimToken(job_id=job_id, claim_no=counters.claim_no, worker_id=worker_id, fence=fence),
+        run_id=RunId(job_id),
+        name=job.name,
+        queue=job.queue,
+        priority=job.priority,
+        tenant=job.tenant,
+        payload=job.payload,
+        counters=counters,
+        max_attempts=job.max_attempts,
+        max_crashes=job.max_crashes,
+        created_at=envelope.created_at,
+        claimed_at=now,
+        timeout=job.timeout,
+        deadline_in=None if envelope.deadline_at is None else envelope.deadline_at - now,
+        key=job.key,
+        parent_id=job.parent_id,
+        enqueued_by=job.enqueued_by,
+        traceparent=job.traceparent,
+        tags=job.tags,
+        meta=job.meta,
+    )

@@ -1,0 +1,196 @@
+"""The memory driver: every verb of the protocol over one `Store`, a file per verb.
+
+The readable reference for what a job store does, and the store of tests and first tries. Volatile: it ends with its
+process. Built by the composition root alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+
+from ...domain.clock import Clock
+from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
+from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ...domain.snapshot import (
+    AttemptView,
+    DeadGroup,
+    JobPage,
+    JobTypeDoc,
+    JobView,
+    NewWorker,
+    QueueView,
+    Reaped,
+    Stats,
+    WorkerView,
+)
+from ..protocol import Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from . import attempts, cancel, claim, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
+from .clock import SystemClock
+from .store import Store
+
+
+class MemoryDriver:
+    """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._store = Store(clock or SystemClock())
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say that nothing here outlives the process."""
+        return Capabilities(name="memory", is_durable=False)
+
+    async def open(self) -> None:
+        """Take calls; rows from before a close are still there."""
+        self._store.is_closed = False
+
+    async def close(self) -> None:
+        """Refuse every call from now on with `DRIVER_UNAVAILABLE`."""
+        self._store.is_closed = True
+
+    async def ping(self) -> None:
+        """Answer, unless closed."""
+        with self._store.statement():
+            pass
+
+    # --- producers
+
+    async def enqueue(self, job: NewJob) -> Enqueued:
+        """Store one job."""
+        return enqueue.enqueue(self._store, job)
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        """Store all or none."""
+        return enqueue.enqueue_many(self._store, jobs)
+
+    # --- workers
+
+    async def register_worker(self, worker: NewWorker) -> WorkerId:
+        """Give a new worker id with a lease."""
+        return workers.register_worker(self._store, worker)
+
+    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+        """Show others how a worker does."""
+        workers.describe_worker_phase(self._store, worker_id, drain_phase=drain_phase, wakeup=wakeup)
+
+    async def close_worker(self, worker_id: WorkerId) -> None:
+        """Close a worker in order."""
+        workers.close_worker(self._store, worker_id)
+
+    async def surrender(self, worker_id: WorkerId) -> tuple[Reaped, ...]:
+        """Give back the claims of a worker without a lease."""
+        return workers.surrender(self._store, worker_id)
+
+    async def publish_job_types(self, types: Sequence[JobTypeDoc]) -> None:
+        """Show the job types a worker serves."""
+        overview.publish_job_types(self._store, types)
+
+    async def claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+        """Take ready jobs."""
+        return claim.claim(self._store, request)
+
+    async def release(self, tokens: Sequence[ClaimToken], *, cause: str) -> int:  # noqa: ARG002 - `cause` is for drivers that log
+        """Hand back claims that were never begun."""
+        return workers.release(self._store, tokens)
+
+    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+        """Hand back claims whose reply was lost."""
+        return workers.reconcile(self._store, worker_id, held)
+
+    async def isolate(self, token: ClaimToken) -> bool:
+        """Record that a job runs alone."""
+        return workers.isolate(self._store, token)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
+        """Close attempts with their outcomes."""
+        return settle.settle(self._store, settlements)
+
+    def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
+        """Open the heartbeat's way to the store."""
+        return heartbeat.open_heartbeat(self._store)
+
+    # --- maintenance
+
+    async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
+        """Take over claims of workers that are gone."""
+        return reap.reap(self._store, batch)
+
+    async def promote(self, batch: int = 1000) -> int:
+        """Make due jobs ready."""
+        return sweep.promote(self._store, batch)
+
+    async def expire(self, batch: int = 1000) -> int:
+        """End waiting jobs whose time is over."""
+        return sweep.expire(self._store, batch)
+
+    async def purge(self, query: PurgeQuery) -> int:
+        """Delete one batch of old terminal jobs."""
+        return sweep.purge(self._store, query)
+
+    # --- operators and readers
+
+    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+        """End a job for good."""
+        return cancel.cancel(self._store, job_id, reason=reason, tenant=tenant)
+
+    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
+        """Make a dead or cancelled job ready again."""
+        retry.retry(self._store, job_id, tenant=tenant)
+
+    async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        """Give one job in full."""
+        return read.describe(self._store, job_id, tenant=tenant)
+
+    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+        """Give the attempt ledger."""
+        return attempts.attempts(self._store, job_id)
+
+    async def list(self, query: ListQuery) -> JobPage:
+        """Give one page of jobs."""
+        return read.list_jobs(self._store, query)
+
+    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+        """Group dead letters."""
+        return read.dead_letters(self._store, tenant=tenant)
+
+    async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
+        """Say which jobs are terminal or gone."""
+        return read.finished_among(self._store, job_ids)
+
+    async def stats(self) -> Stats:
+        """Count jobs."""
+        return overview.stats(self._store)
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Give every queue."""
+        return overview.queues(self._store)
+
+    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
+        """Stop claims from a queue."""
+        overview.pause_queue(self._store, queue, by=by, reason=reason)
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let claims from a queue begin again."""
+        overview.resume_queue(self._store, queue)
+
+    async def workers(self) -> tuple[WorkerView, ...]:
+        """Give live workers and those that left lately."""
+        return overview.workers(self._store)
+
+    async def job_types(self) -> tuple[JobTypeDoc, ...]:
+        """Give every published job type."""
+        return overview.job_types(self._store)
+
+    async def database_time(self) -> datetime:
+        """Give the store's clock."""
+        with self._store.statement() as now:
+            return now
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+        """Hear wake-ups on the running loop."""
+        return self._store.bell.listen(on_wake)
+
+
+_: type[JobDriver] = MemoryDriver

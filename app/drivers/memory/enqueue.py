@@ -1,0 +1,154 @@
+"""Enqueue: what a request becomes, decided against the rows and the batch before it, and put in place in one go.
+
+A batch is drafted on top of the rows and merged when every job in it has an answer, so a refused one leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError, RequestInvalid
+from ...domain.job import Counters, Enqueued, JobId, NewJob, RunId
+from .rows import Envelope, Key, SourceId, Wait, Waiting
+from .store import Store
+
+MAX_BATCH = 50_000
+
+
+class _Draft:
+    """A batch in the making: every look-up sees the rows and the jobs of the batch so far."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self.now = now
+        self.fresh: dict[JobId, Envelope] = {}
+        self.envelopes: ChainMap[JobId, Envelope] = ChainMap(self.fresh, store.envelopes)
+        self.fresh_keys: dict[UUID, Key] = {}
+        self.keys: ChainMap[UUID, Key] = ChainMap(self.fresh_keys, store.keys)
+        self.fresh_sources: dict[SourceId, JobId] = {}
+        self.sources: ChainMap[SourceId, JobId] = ChainMap(self.fresh_sources, store.sources)
+
+    def add(self, job: NewJob) -> Enqueued:
+        """Decide one job: there already, a duplicate, refused, or new.
+
+        Raises:
+            JobDuplicate: its key is taken and the request wants to know.
+            IdempotencyMismatch: its key is taken by a job with another payload.
+        """
+        if job.source_id is not None and job.source_id in self.sources:
+            return self._answer(self.sources[job.source_id], is_deduped=True)
+        key = None if job.key_hash is None else self.keys.get(job.key_hash)
+        if job.id in self.envelopes or (key is not None and key.job_id == job.id):
+            return self._answer(job.id, is_deduped=False, key=key)
+        if key is not None and key.is_taken(self.now):
+            return self._deduped(job, key)
+        self._keep(job)
+        return self._answer(job.id, is_deduped=False, key=self.keys.get(job.key_hash) if job.key_hash else None)
+
+    def _deduped(self, job: NewJob, key: Key) -> Enqueued:
+        refuse_taken_key(job, key)
+        if job.source_id is not None:  # a republish finds this job even after its key is free again
+            self.sources[job.source_id] = key.job_id
+        return self._answer(key.job_id, is_deduped=True, key=key)
+
+    def _keep(self, job: NewJob) -> None:
+        now = self.now
+        self.envelopes[job.id] = Envelope(
+            job=job,
+            created_at=now,
+            run_at=job.run_at if job.delay is None else now + job.delay,
+            start_by=None if job.max_queue_time is None else now + job.max_queue_time,
+            deadline_at=None if job.deadline is None else now + job.deadline,
+        )
+        if job.key_hash is not None:
+            expires_at = None if job.dedupe_for is None else now + job.dedupe_for
+            self.keys[job.key_hash] = Key(job_id=job.id, fingerprint=job.fingerprint, expires_at=expires_at)
+        if job.source_id is not None:
+            self.sources[job.source_id] = job.id
+
+    def _answer(self, job_id: JobId, *, is_deduped: bool, key: Key | None = None) -> Enqueued:
+        return Enqueued(
+            id=job_id,
+            run_id=RunId(job_id),
+            deduped=is_deduped,
+            key_expires_at=None if key is None or key.job_id != job_id else key.expires_at,
+        )
+
+
+def enqueue(store: Store, job: NewJob) -> Enqueued:
+    """Store one job; see `JobDriver.enqueue`.
+
+    Raises:
+        JobDuplicate: its key is taken and the request wants to know.
+        IdempotencyMismatch: its key is taken by a job with another payload.
+    """
+    with store.statement() as now:
+        draft = _Draft(store, now)
+        answer = draft.add(job)
+        _merge(store, draft)
+        return answer
+
+
+def enqueue_many(store: Store, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+    """Store all or none; see `JobDriver.enqueue_many`.
+
+    Raises:
+        RequestInvalid: more jobs than a batch may have.
+        OutlastError: what refused one of them, with its `index`.
+    """
+    if len(jobs) > MAX_BATCH:
+        raise RequestInvalid(
+            f"a batch of {len(jobs)} jobs is over the limit of {MAX_BATCH}",
+            fix=f"send batches of at most {MAX_BATCH} jobs",
+        )
+    with store.statement() as now:
+        draft = _Draft(store, now)
+        answers = tuple(_add_all(draft, jobs))
+        _merge(store, draft)
+        return answers
+
+
+def refuse_taken_key(job: NewJob, key: Key) -> None:
+    """Refuse a job whose key is held by another one, unless the caller is content with that one.
+
+    Raises:
+        IdempotencyMismatch: the holder has another payload.
+        JobDuplicate: the request asked for an error.
+    """
+    if key.fingerprint != job.fingerprint:
+        raise IdempotencyMismatch(
+            f"the key {job.key!r} of {job.name} belongs to job {key.job_id}, which has another payload",
+            fix="send the first payload again, or choose another key",
+            existing_id=key.job_id,
+        )
+    if job.on_conflict == "error":
+        raise JobDuplicate(
+            f"the key {job.key!r} of {job.name} is held by job {key.job_id}",
+            fix="use that job, or wait until it has ended",
+            existing_id=key.job_id,
+        )
+
+
+def _add_all(draft: _Draft, jobs: Sequence[NewJob]) -> Iterable[Enqueued]:
+    for index, job in enumerate(jobs):
+        try:
+            yield draft.add(job)
+        except OutlastError as error:
+            error.details["index"] = index
+            raise
+
+
+def _merge(store: Store, draft: _Draft) -> None:
+    store.keys.update(draft.fresh_keys)
+    store.sources.update(draft.fresh_sources)
+    for job_id, envelope in draft.fresh.items():
+        store.envelopes[job_id] = envelope
+        if envelope.run_at is None or envelope.run_at <= draft.now:
+            store.make_ready(job_id, Counters(), rank=store.rank(job_id))
+        else:
+            waiting = Waiting(
+                counters=Counters(), rank=store.rank(job_id), due_at=envelope.run_at, reason=Wait.SCHEDULED
+            )
+            store.place(job_id, waiting)

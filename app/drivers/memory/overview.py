@@ -1,0 +1,114 @@
+"""The store as a whole: counts, queues and their pauses, workers, published job types."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ...domain.snapshot import JobTypeDoc, QueueView, Stats, WorkerView
+from ...domain.state import State
+from ..protocol import Wake
+from .rows import Pause, Ready, Worker
+from .store import Store
+
+# How long a worker that left stays in the list.
+_LEFT_SHOWN = timedelta(hours=1)
+
+
+def stats(store: Store) -> Stats:
+    """Count jobs by state and queue; see `JobDriver.stats`."""
+    with store.statement() as now:
+        views = _queues(store, now)
+        return Stats(by_state={state: sum(view.depth[state] for view in views) for state in State}, queues=views)
+
+
+def queues(store: Store) -> tuple[QueueView, ...]:
+    """Give every queue that has jobs or is paused, by name; see `JobDriver.queues`."""
+    with store.statement() as now:
+        return _queues(store, now)
+
+
+def pause_queue(store: Store, queue: str, *, by: str, reason: str | None) -> None:
+    """Stop claims from a queue; the first pause stands. See `JobDriver.pause_queue`."""
+    with store.statement() as now:
+        store.pauses.setdefault(queue, Pause(at=now, by=by, reason=reason))
+
+
+def resume_queue(store: Store, queue: str) -> None:
+    """Let claims from a queue begin again; see `JobDriver.resume_queue`."""
+    with store.statement():
+        if store.pauses.pop(queue, None) is not None:
+            store.bell.add(Wake.READY)
+
+
+def workers(store: Store) -> tuple[WorkerView, ...]:
+    """Give live workers and those that left lately, newest first; see `JobDriver.workers`."""
+    with store.statement() as now:
+        shown = [worker for worker in store.workers.values() if _is_shown(worker, now)]
+        return tuple(_worker_view(store, worker, now) for worker in sorted(shown, key=_by_id, reverse=True))
+
+
+def publish_job_types(store: Store, types: Sequence[JobTypeDoc]) -> None:
+    """Show job types; the newest publication of a name stands. See `JobDriver.publish_job_types`."""
+    with store.statement() as now:
+        store.job_types.update({doc.name: replace(doc, published_at=now) for doc in types})
+
+
+def job_types(store: Store) -> tuple[JobTypeDoc, ...]:
+    """Give every published job type, by name; see `JobDriver.job_types`."""
+    with store.statement():
+        return tuple(doc for _, doc in sorted(store.job_types.items()))
+
+
+def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:
+    depths: defaultdict[str, Counter[State]] = defaultdict(Counter)
+    oldest: dict[str, datetime] = {}
+    for job_id, token in store.tokens.items():
+        queue = store.queue_of(job_id)
+        depths[queue][store.state(job_id)] += 1
+        if isinstance(token, Ready):
+            oldest[queue] = min(token.since, oldest.get(queue, now))
+    names = sorted({*depths, *store.pauses})
+    return tuple(_queue_view(store, name, depths[name], oldest.get(name), now) for name in names)
+
+
+def _queue_view(store: Store, name: str, depth: Counter[State], oldest: datetime | None, now: datetime) -> QueueView:
+    pause = store.pauses.get(name)
+    return QueueView(
+        name=name,
+        depth={state: depth[state] for state in State},
+        oldest_ready_seconds=None if oldest is None else (now - oldest).total_seconds(),
+        paused_at=None if pause is None else pause.at,
+        paused_by=None if pause is None else pause.by,
+        pause_reason=None if pause is None else pause.reason,
+    )
+
+
+def _is_shown(worker: Worker, now: datetime) -> bool:
+    left = worker.closed_at if worker.lost_at is None else worker.lost_at
+    return left is None or left > now - _LEFT_SHOWN
+
+
+def _by_id(worker: Worker) -> int:
+    return worker.id
+
+
+def _worker_view(store: Store, worker: Worker, now: datetime) -> WorkerView:
+    return WorkerView(
+        id=worker.id,
+        host=worker.about.host,
+        pid=worker.about.pid,
+        code_version=worker.about.code_version,
+        queues=worker.about.queues,
+        concurrency=worker.about.concurrency,
+        started_at=worker.started_at,
+        lease_until=worker.lease_until,
+        heartbeat_age_ms=(now - worker.renewed_at) // timedelta(milliseconds=1),
+        lost_at=worker.lost_at,
+        closed_at=worker.closed_at,
+        drain_phase=worker.drain_phase,
+        wakeup=worker.wakeup,
+        running=len(store.claims_of(worker.id)),
+    )

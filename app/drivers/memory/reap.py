@@ -1,0 +1,81 @@
+"""Reap: close workers whose lease has passed and take their claims over, each with the outcome it deserves."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...domain.job import JobId
+from ...domain.ledger import CAUSE_ABANDONED, CAUSE_WORKER_CLOSED, CAUSE_WORKER_VANISHED, CRASHED_TOO_OFTEN
+from ...domain.outcome import OutcomeKind
+from ...domain.snapshot import Reaped
+from ...domain.state import DeadReason, State
+from ..protocol import Wake
+from .attempts import End, close_attempt
+from .rows import Running
+from .store import Store
+
+
+def reap(store: Store, batch: int) -> tuple[Reaped, ...]:
+    """Take over claims of closed, lost and absent workers; see `JobDriver.reap`.
+
+    A memory store starts and ends with its workers, so there is no outage of its own to wait out.
+    """
+    with store.statement() as now:
+        _close_expired(store, now)
+        orphans = [(job_id, running) for job_id, running in store.running() if _is_orphan(store, running)]
+        return tuple(_take_over(store, job_id, running, now) for job_id, running in orphans[:batch])
+
+
+def taken_over(store: Store, job_id: JobId, running: Running, outcome: OutcomeKind, *, is_dead: bool = False) -> Reaped:
+    """Give the report on a claim that was taken over."""
+    job = store.envelopes[job_id].job
+    return Reaped(
+        job_id=job_id,
+        name=job.name,
+        queue=job.queue,
+        claim_no=running.counters.claim_no,
+        worker_id=running.worker_id,
+        outcome=outcome,
+        is_dead=is_dead,
+    )
+
+
+def _close_expired(store: Store, now: datetime) -> None:
+    for worker in store.workers.values():
+        if worker.lost_at is None and worker.closed_at is None and worker.lease_until <= now:
+            worker.lost_at = now
+
+
+def _is_orphan(store: Store, running: Running) -> bool:
+    worker = store.workers.get(running.worker_id)
+    return worker is None or worker.lost_at is not None or worker.closed_at is not None
+
+
+def _take_over(store: Store, job_id: JobId, running: Running, now: datetime) -> Reaped:
+    store.bell.add(Wake.REVOKED)
+    worker = store.workers.get(running.worker_id)
+    if running.is_abandoned:
+        return _interrupt(store, job_id, running, CAUSE_ABANDONED, now)
+    if worker is not None and worker.lost_at is None:
+        return _interrupt(store, job_id, running, CAUSE_WORKER_CLOSED, now)
+    return _crash(store, job_id, running, now)
+
+
+def _interrupt(store: Store, job_id: JobId, running: Running, cause: str, now: datetime) -> Reaped:
+    close_attempt(store, job_id, running, End(outcome=OutcomeKind.INTERRUPTED, cause=cause), now=now)
+    store.resume(job_id, running.counters.interrupted())
+    return taken_over(store, job_id, running, OutcomeKind.INTERRUPTED)
+
+
+def _crash(store: Store, job_id: JobId, running: Running, now: datetime) -> Reaped:
+    max_crashes = store.envelopes[job_id].job.max_crashes
+    counters = running.counters.crashed(max_crashes=max_crashes, ran_alone=running.is_alone)
+    is_dead = counters.crashes >= max_crashes
+    error = CRASHED_TOO_OFTEN if is_dead else None
+    end = End(outcome=OutcomeKind.CRASHED, cause=CAUSE_WORKER_VANISHED, error=error)
+    close_attempt(store, job_id, running, end, now=now)
+    if is_dead:
+        store.place(job_id, running.ended(State.DEAD, counters, now, reason=DeadReason.CRASHED_TOO_OFTEN))
+    else:
+        store.resume(job_id, counters)
+    return taken_over(store, job_id, running, OutcomeKind.CRASHED, is_dead=is_dead)

@@ -1,0 +1,54 @@
+"""Retry: an operator gives a dead or cancelled job its budgets back and makes it ready again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from ...domain.errors import JobDuplicate, JobStateConflict
+from ...domain.job import JobId
+from ...domain.state import RETRYABLE
+from .cancel import envelope_for
+from .rows import Envelope, Key
+from .store import Store
+
+
+def retry(store: Store, job_id: JobId, *, tenant: str | None) -> None:
+    """Make a job ready again; see `JobDriver.retry`.
+
+    The time it was to run at, its start limit and its deadline are over with the life they belonged to.
+
+    Raises:
+        JobNotFound: the id is absent, or another tenant's.
+        JobStateConflict: the job is neither dead nor cancelled.
+        JobDuplicate: another job holds its key.
+    """
+    with store.statement() as now:
+        envelope = envelope_for(store, job_id, tenant)
+        state = store.state(job_id)
+        if state not in RETRYABLE:
+            raise JobStateConflict(
+                f"job {job_id} is {state}; only dead and cancelled jobs can be retried",
+                fix="wait until it has ended, or enqueue a new job",
+                state=state,
+            )
+        _take_key(store, envelope, now)
+        store.envelopes[job_id] = replace(envelope, run_at=None, start_by=None, deadline_at=None)
+        store.make_ready(job_id, store.tokens[job_id].counters.retried_by_operator(), rank=store.rank(job_id))
+
+
+def _take_key(store: Store, envelope: Envelope, now: datetime) -> None:
+    job = envelope.job
+    if job.key_hash is None:
+        return
+    holder = store.keys.get(job.key_hash)
+    if holder is not None and holder.job_id == job.id:
+        store.keys[job.key_hash] = replace(holder, is_ended=False)
+        return
+    if holder is not None and holder.is_taken(now):
+        raise JobDuplicate(
+            f"the key {job.key!r} of {job.name} is held by job {holder.job_id}",
+            fix="use that job, or wait until it has ended",
+            existing_id=holder.job_id,
+        )
+    store.keys[job.key_hash] = Key(job_id=job.id, fingerprint=job.fingerprint, expires_at=None)

@@ -1,0 +1,80 @@
+"""Settle: close attempts with their outcomes, each fenced by its own token, and say what took those that were gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, JobId
+from ...domain.ledger import cause_of, error_of
+from ...domain.outcome import (
+    KIND_OF,
+    Cancelled,
+    Completed,
+    DeadLettered,
+    Held,
+    Interrupted,
+    Outcome,
+    Retried,
+    SettleAnswer,
+    Settlement,
+    Suspended,
+)
+from ...domain.state import State
+from .attempts import End, close_attempt
+from .rows import HeldBack, Ready, Running, Token, Wait, Waiting
+from .store import Store
+
+
+def settle(store: Store, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
+    """Close attempts, answers in order; see `JobDriver.settle`."""
+    with store.statement() as now:
+        return tuple(_settle_one(store, settlement, now) for settlement in settlements)
+
+
+def superseded_by(store: Store, token: ClaimToken) -> SettleAnswer:
+    """Say what took a claim that is gone: a cancel, a delete, or whoever settled or reaped it."""
+    if token.job_id not in store.envelopes:
+        return SettleAnswer.DELETED
+    if store.state(token.job_id) is State.CANCELLED:
+        return SettleAnswer.CANCELLED
+    return SettleAnswer.REAPED
+
+
+def _settle_one(store: Store, settlement: Settlement, now: datetime) -> SettleAnswer:
+    token, outcome = settlement.token, settlement.outcome
+    running = store.fenced(token, now)
+    if running is None:
+        return superseded_by(store, token)
+    end = End(outcome=KIND_OF[type(outcome)], cause=cause_of(outcome), error=error_of(outcome))
+    close_attempt(store, token.job_id, running, end, now=now)
+    store.place(token.job_id, _next(store, token.job_id, running, outcome, now))
+    return SettleAnswer.SETTLED
+
+
+def _next(store: Store, job_id: JobId, running: Running, outcome: Outcome, now: datetime) -> Token:
+    """Give where an outcome leads. A failure goes behind the new work of its priority, an interruption before it."""
+    counters = running.counters
+    fresh, resumed = store.rank(job_id, LANE_NEW), store.rank(job_id, LANE_RESUMED)
+    match outcome:
+        case Completed(result=result, late=late):
+            done = running.ended(State.DONE, counters.completed(), now)
+            return replace(done, result=result, is_late=late)
+        case DeadLettered(reason=reason):
+            return running.ended(State.DEAD, counters.failed(), now, reason=reason)
+        case Cancelled(reason=reason):
+            return running.ended(State.CANCELLED, counters.uncounted(), now, reason=reason)
+        case Retried(delay=delay):
+            return Waiting(counters=counters.failed(), rank=fresh, due_at=now + delay, reason=Wait.RETRY)
+        case Suspended(delay=delay):
+            return Waiting(counters=counters.uncounted(), rank=resumed, due_at=now + delay, reason=Wait.SNOOZE)
+        case Interrupted(delay=delay):
+            if delay is None:
+                return Ready(counters=counters.interrupted(), rank=resumed, seq=store.next_seq(), since=now)
+            return Waiting(counters=counters.interrupted(), rank=resumed, due_at=now + delay, reason=Wait.INTERRUPTED)
+        case Held(reason=reason):
+            return HeldBack(counters=counters.uncounted(), reason=reason, held_at=now)
+        case _:
+            assert_never(outcome)

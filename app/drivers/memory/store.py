@@ -1,0 +1,179 @@
+"""The rows of the memory driver and the one way a token moves.
+
+Owns the lock, the clock and the tables. Verbs run inside `statement()`: one lock, one instant, like one statement on a
+database. A thread lock, because the heartbeat comes from a thread of its own; nothing awaits inside it.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from ...domain.clock import Clock
+from ...domain.errors import DriverUnavailable, Internal
+from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
+from ...domain.ledger import FIRST_KEPT, LAST_KEPT
+from ...domain.snapshot import AttemptView, JobTypeDoc
+from ...domain.state import State, is_legal
+from ..protocol import Wake
+from .bell import Bell
+from .rows import Envelope, Finished, Key, Pause, Ready, Running, SourceId, Token, Worker, state_of
+
+
+class Store:
+    """Everything a memory driver knows."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.bell = Bell()
+        self.is_closed = False
+        self.envelopes: dict[JobId, Envelope] = {}
+        self.tokens: dict[JobId, Token] = {}
+        self.keys: dict[UUID, Key] = {}
+        self.sources: dict[SourceId, JobId] = {}
+        self.ledger: defaultdict[JobId, list[AttemptView]] = defaultdict(list)
+        self.workers: dict[WorkerId, Worker] = {}
+        self.job_types: dict[str, JobTypeDoc] = {}
+        self.pauses: dict[str, Pause] = {}
+        self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
+        self._lock = threading.Lock()
+        self._now = clock.now()
+        self._last_seq = 0
+        self._last_worker = 0
+
+    @contextmanager
+    def statement(self) -> Iterator[datetime]:
+        """Hold the lock and give the one instant everything in this statement happens at.
+
+        Wake-ups ring after the lock is given back, as after a commit.
+
+        Raises:
+            DriverUnavailable: the driver is closed.
+        """
+        with self._lock:
+            if self.is_closed:
+                raise DriverUnavailable("the memory driver is closed", fix="open the driver before using it")
+            self._now = self._clock.now()
+            yield self._now
+            wakes = self.bell.take()
+        self.bell.ring(wakes)
+
+    # --- moving tokens
+
+    def place(self, job_id: JobId, token: Token) -> None:
+        """Move a job to where `token` says; every move of every verb comes through here.
+
+        A job that ends frees its key in the same statement, unless the key's window lasts.
+
+        Raises:
+            Internal: the move is not in the table of `domain.state`.
+        """
+        before = self.tokens.get(job_id)
+        source = None if before is None else state_of(before)
+        target = state_of(token)
+        if not is_legal(source, target):
+            raise Internal(f"job {job_id} cannot go from {source} to {target}", fix="report this as a bug")
+        if isinstance(before, Ready):
+            self._leave_queue(job_id, before)
+        self.tokens[job_id] = token
+        if isinstance(token, Ready):
+            insort(self._lanes[self.queue_of(job_id)], (token.rank, token.seq, job_id))
+            self.bell.add(Wake.READY)
+        if isinstance(token, Finished):
+            self._free_key(job_id, token.finished_at)
+            self.bell.add(Wake.FINISHED)
+
+    def make_ready(self, job_id: JobId, counters: Counters, *, rank: int) -> None:
+        """Let a job wait for a worker, last in the place `rank` gives it."""
+        self.place(job_id, Ready(counters=counters, rank=rank, seq=self.next_seq(), since=self._now))
+
+    def resume(self, job_id: JobId, counters: Counters) -> None:
+        """Let a job that had begun wait for a worker, before new work of its priority."""
+        self.make_ready(job_id, counters, rank=self.rank(job_id, LANE_RESUMED))
+
+    def forget(self, job_id: JobId) -> None:
+        """Delete a finished job and its ledger; its key within its window and its source stay."""
+        del self.envelopes[job_id], self.tokens[job_id]
+        self.ledger.pop(job_id, None)
+
+    def record(self, job_id: JobId, row: AttemptView) -> None:
+        """Append to a job's ledger; of a long one the first and the last rows are kept."""
+        rows = self.ledger[job_id]
+        rows.append(row)
+        if len(rows) > FIRST_KEPT + LAST_KEPT:
+            del rows[FIRST_KEPT]
+
+    # --- looking
+
+    def queue(self, name: str) -> Sequence[tuple[int, int, JobId]]:
+        """Give a queue's ready jobs in claim order, as `(rank, seq, id)`."""
+        return self._lanes.get(name, ())
+
+    def queue_of(self, job_id: JobId) -> str:
+        """Give the queue a job belongs to."""
+        return self.envelopes[job_id].job.queue
+
+    def rank(self, job_id: JobId, lane: int = LANE_NEW) -> int:
+        """Give a job's place in its queue's order for a lane."""
+        return rank_of(self.envelopes[job_id].job.priority, lane)
+
+    def state(self, job_id: JobId) -> State:
+        """Give a job's bucket."""
+        return state_of(self.tokens[job_id])
+
+    def fenced(self, token: ClaimToken, now: datetime) -> Running | None:
+        """Give the claim a token names if its worker may still write for it, None when it is gone."""
+        worker = self.workers.get(token.worker_id)
+        if worker is None or not worker.is_alive(now):
+            return None
+        return self.claim_named(token)
+
+    def claim_named(self, token: ClaimToken) -> Running | None:
+        """Give the claim a token names, whatever its worker's lease says."""
+        match self.tokens.get(token.job_id):
+            case Running() as running if running.is_named_by(token):
+                return running
+            case _:
+                return None
+
+    def claims_of(self, worker_id: WorkerId) -> list[tuple[JobId, Running]]:
+        """Give what a worker holds, by job id."""
+        return [(job_id, running) for job_id, running in self.running() if running.worker_id == worker_id]
+
+    def running(self) -> list[tuple[JobId, Running]]:
+        """Give every claim, by job id."""
+        return sorted(
+            ((job_id, token) for job_id, token in self.tokens.items() if isinstance(token, Running)),
+            key=lambda claim: claim[0],
+        )
+
+    def next_seq(self) -> int:
+        """Give a number larger than every one before: the order of becoming ready, and the fences of claims."""
+        self._last_seq += 1
+        return self._last_seq
+
+    def new_worker_id(self) -> WorkerId:
+        """Give an id no worker had before."""
+        self._last_worker += 1
+        return WorkerId(self._last_worker)
+
+    def _leave_queue(self, job_id: JobId, token: Ready) -> None:
+        lanes = self._lanes[self.queue_of(job_id)]
+        del lanes[bisect_left(lanes, (token.rank, token.seq, job_id))]
+
+    def _free_key(self, job_id: JobId, now: datetime) -> None:
+        key_hash = self.envelopes[job_id].job.key_hash
+        key = None if key_hash is None else self.keys.get(key_hash)
+        if key_hash is None or key is None or key.job_id != job_id:
+            return
+        ended = replace(key, is_ended=True)
+        if ended.is_taken(now):
+            self.keys[key_hash] = ended
+        else:
+            del self.keys[key_hash]

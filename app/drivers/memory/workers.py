@@ -1,0 +1,98 @@
+"""Workers' rows: register, show, close; and what a worker gives back without having ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from ...domain.job import ClaimToken, JobId, WorkerId
+from ...domain.ledger import CAUSE_LEASE_LOST
+from ...domain.outcome import OutcomeKind
+from ...domain.snapshot import NewWorker, Reaped
+from .attempts import End, close_attempt
+from .reap import taken_over
+from .rows import Running, Worker
+from .store import Store
+
+
+def register_worker(store: Store, about: NewWorker) -> WorkerId:
+    """Give a worker id with a lease that starts now; see `JobDriver.register_worker`."""
+    with store.statement() as now:
+        worker_id = store.new_worker_id()
+        lease_until = now + timedelta(milliseconds=about.lease_ms)
+        store.workers[worker_id] = Worker(
+            id=worker_id, about=about, started_at=now, renewed_at=now, lease_until=lease_until
+        )
+        return worker_id
+
+
+def describe_worker_phase(store: Store, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+    """Show others how a worker does; see `JobDriver.describe_worker_phase`."""
+    with store.statement():
+        worker = store.workers.get(worker_id)
+        if worker is not None:
+            worker.drain_phase, worker.wakeup = drain_phase, wakeup
+
+
+def close_worker(store: Store, worker_id: WorkerId) -> None:
+    """Close a worker in order; one that was reaped stays lost. See `JobDriver.close_worker`."""
+    with store.statement() as now:
+        worker = store.workers.get(worker_id)
+        if worker is not None and worker.lost_at is None and worker.closed_at is None:
+            worker.closed_at = now
+
+
+def surrender(store: Store, worker_id: WorkerId) -> tuple[Reaped, ...]:
+    """Give back every claim of a worker without a lease, and close it; see `JobDriver.surrender`."""
+    with store.statement() as now:
+        worker = store.workers.get(worker_id)
+        if worker is not None and worker.closed_at is None:
+            worker.closed_at = now
+        surrendered = []
+        for job_id, running in store.claims_of(worker_id):
+            close_attempt(store, job_id, running, End(outcome=OutcomeKind.LEASE_LOST, cause=CAUSE_LEASE_LOST), now=now)
+            store.resume(job_id, running.counters.uncounted())
+            surrendered.append(taken_over(store, job_id, running, OutcomeKind.LEASE_LOST))
+        return tuple(surrendered)
+
+
+def release(store: Store, tokens: Sequence[ClaimToken]) -> int:
+    """Hand back claims that were never begun; see `JobDriver.release`."""
+    with store.statement() as now:
+        given_back = 0
+        for token in tokens:
+            running = store.fenced(token, now)
+            if running is not None:
+                _return(store, token.job_id, running)
+                given_back += 1
+        return given_back
+
+
+def reconcile(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+    """Hand back claims the worker does not know of; see `JobDriver.reconcile`."""
+    with store.statement() as now:
+        worker = store.workers.get(worker_id)
+        if worker is None or not worker.is_alive(now):
+            return 0
+        unknown = [
+            (job_id, running)
+            for job_id, running in store.claims_of(worker_id)
+            if not any(token.job_id == job_id and running.is_named_by(token) for token in held)
+        ]
+        for job_id, running in unknown:
+            _return(store, job_id, running)
+        return len(unknown)
+
+
+def isolate(store: Store, token: ClaimToken) -> bool:
+    """Record that a job runs alone in its worker; see `JobDriver.isolate`."""
+    with store.statement() as now:
+        running = store.fenced(token, now)
+        if running is not None:
+            store.tokens[token.job_id] = replace(running, is_alone=True)
+        return running is not None
+
+
+def _return(store: Store, job_id: JobId, running: Running) -> None:
+    store.resume(job_id, running.counters.uncounted())

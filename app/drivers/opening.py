@@ -1,0 +1,45 @@
+"""Opening a store that may not be there yet, and closing one that may never answer: both within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from ..domain.errors import DriverUnavailable
+from .protocol import JobDriver
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
+
+
+async def open_driver(driver: JobDriver, *, within: timedelta) -> None:
+    """Open the store, trying again while it is away.
+
+    Raises:
+        DriverUnavailable: it did not answer within `within`.
+        SchemaOutdated: it answered, with a schema older than this code.
+    """
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + within.total_seconds()
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            await driver.open()
+        except DriverUnavailable:
+            if clock.time() + pause >= deadline:
+                raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        else:
+            return
+
+
+async def close_driver(driver: JobDriver) -> bool:
+    """Close the store; False when it did not come to an end in time and was left to the process's own end."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await driver.close()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The product's store: jobs in PostgreSQL. The only place with SQL."""

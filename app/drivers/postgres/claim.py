@@ -1,0 +1,108 @@
+"""Claim: take ready tokens in order and open an attempt on each, in one statement.
+
+Owns the order (rank, then sequence, across queues), the gate on the worker's own row, and what is passed over: paused
+queues and names the worker does not know. Called by the claim loop; claims whose reply was lost are `release`'s.
+"""
+
+from __future__ import annotations
+
+from ...domain.errors import QueuesEmpty
+from ...domain.job import ClaimedJob
+from ..protocol import ClaimRequest
+from .database import Database, Row
+from .names import name_ids
+from .rows import claimed_job
+
+# How often a claim over several queues looks again when somebody else took what it had planned to take.
+_LOOKS = 4
+
+_MAY_CLAIM = """
+(select lost_at is null and closed_at is null and lease_until > outlast.clock() from outlast.worker where id = $1)"""
+_NOT_PAUSED = "not exists (select from outlast.queue q where q.name = s.queue and q.paused_at is not null)"
+
+# One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.
+_ONE_QUEUE = f"""
+s as materialized (select ($2::text[])[1] as queue, least(($3::int[])[1], $5::int) as n),
+quota as materialized (select queue, case when {_MAY_CLAIM} and {_NOT_PAUSED} then n else 0 end as n from s),
+plan as materialized (select 0 as n)"""  # noqa: S608  fragments of this module
+
+# Several: the heads of all are merged without a lock to see how many of each are next; then so many are locked. Locking
+# every queue's head up to its room would hide tokens from other workers that this one does not take.
+_QUEUES = f"""
+h as materialized (
+  select x.* from unnest($2::text[], $3::int[]) s(queue, room)
+  cross join lateral (
+    select r.queue, r.rank, r.seq from outlast.ready r where r.queue = s.queue and r.name_id = any($4::int[])
+    order by r.rank, r.seq limit least(s.room, $5::int)) x
+  where {_MAY_CLAIM} and {_NOT_PAUSED}),
+quota as materialized (
+  select queue, count(*)::int as n from (select queue from h order by rank, seq limit $5::int) x group by queue),
+plan as materialized (select coalesce(sum(n), 0)::int as n from quota)"""  # noqa: S608  fragments of this module
+
+# The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
+# The row without a job says how many were planned.
+_CLAIM = """
+with {quota},
+pick as materialized (
+  select x.ctid from quota cross join lateral (
+    select r.ctid from outlast.ready r where r.queue = quota.queue and r.name_id = any($4::int[])
+    order by r.rank, r.seq limit quota.n for update skip locked) x),
+t as (
+  delete from outlast.ready r where r.ctid = any(array(select ctid from pick))
+  returning r.queue, r.rank, r.seq, r.job_id, r.name_id, (r.attempt + 1)::smallint as attempt,
+    r.claim_no + 1 as claim_no, r.crashes, r.interrupts),
+run as (
+  insert into outlast.running(job_id, seq, worker, queue, rank, name_id, attempt, claim_no, crashes, interrupts)
+  select job_id, seq, $1, queue, rank, name_id, attempt, claim_no, crashes, interrupts from t)
+select null::uuid as job_id, n as planned, null::bigint as seq, null::text as queue, null::smallint as rank,
+  null::int as name_id, null::smallint as attempt, null::int as claim_no, null::smallint as crashes,
+  null::smallint as interrupts, null::timestamptz as claimed_at, null::uuid as run_id, null::smallint as priority,
+  null::text as tenant, null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes,
+  null::timestamptz as created_at, null::bigint as timeout_ms, null::interval as deadline_in, null::text as key,
+  null::uuid as parent_id, null::text as enqueued_by, null::text as traceparent, null::text[] as tags,
+  null::text as meta
+from plan
+union all
+select t.job_id, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
+  outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.timeout_ms,
+  j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta
+from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
+"""
+CLAIM_ONE = _CLAIM.replace("{quota}", _ONE_QUEUE.strip())
+CLAIM_MANY = _CLAIM.replace("{quota}", _QUEUES.strip())
+
+
+async def claim(db: Database, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+    """Take ready jobs; committed when this returns. Nothing for a worker whose lease has passed or that is closed.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
+    if not request.shares:
+        raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
+    names = await name_ids(db, request.names)
+    room = {share.queue: share.room for share in request.shares}
+    rows: list[Row] = []
+    for _ in range(_LOOKS):
+        planned, taken = await _take(db, request, room=room, total=request.room - len(rows), ids=list(names.values()))
+        rows += taken
+        if planned <= len(taken):
+            break
+        for row in taken:
+            room[row["queue"]] -= 1
+    rows.sort(key=lambda row: (row["rank"], row["seq"]))
+    name_of = {number: name for name, number in names.items()}
+    return tuple(claimed_job(row, name=name_of[row["name_id"]], worker_id=request.worker_id) for row in rows)
+
+
+async def _take(
+    db: Database, request: ClaimRequest, *, room: dict[str, int], total: int, ids: list[int]
+) -> tuple[int, list[Row]]:
+    """Claim once; gives how many tokens were planned to be taken, 0 where none are planned ahead, and those taken."""
+    open_queues = {queue: free for queue, free in room.items() if free > 0}
+    if total <= 0 or not open_queues:
+        return 0, []
+    sql = db.in_schema(CLAIM_ONE if len(open_queues) == 1 else CLAIM_MANY)
+    binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total)
+    planned, *taken = await db.run(lambda conn: conn.fetch(sql, *binds))
+    return planned["planned"], taken

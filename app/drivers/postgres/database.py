@@ -1,0 +1,298 @@
+"""The way to the database: the engine, and the asyncpg connection beneath a checked-out one.
+
+Owns pool settings, the schema's name in SQL, and what happens to a connection that broke or was cut in
+mid-statement. Holds no queries. Verbs run on `raw()`, where every statement commits by itself (AUTOCOMMIT).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from secrets import SystemRandom
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+import asyncpg
+from sqlalchemy import Engine, PoolProxiedConnection, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
+from ..protocol import Wake
+from .sqlstate import CHECK_DATABASE, Contended, translate
+from .tables import DEFAULT_SCHEMA
+
+T = TypeVar("T")
+Row: TypeAlias = Mapping[str, Any]
+
+COMMAND_TIMEOUT = timedelta(seconds=15)
+CONNECT_TIMEOUT = timedelta(seconds=10)
+LOCK_TIMEOUT = timedelta(seconds=5)
+IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=10)
+
+# Names of the pool's own and of libpq that asyncpg would pass on to the server as settings.
+_NOT_FOR_THE_SERVER = ("prepared_statement_cache_size", "prepared_statement_name_func", "connect_timeout")
+# Up to 48 characters, so that the names of channels fit an identifier.
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_CLOSED = "outlast_closed"
+_CONTENDED_TRIES = 4
+
+
+class Raw(Protocol):
+    """The part of an asyncpg connection that verbs use. Binds are `$1 …`; each statement commits by itself."""
+
+    async def fetch(self, query: str, *args: object) -> list[Row]:
+        """Run a statement and give its rows."""
+        ...
+
+    async def fetchrow(self, query: str, *args: object) -> Row | None:
+        """Run a statement and give its first row."""
+        ...
+
+    async def fetchval(self, query: str, *args: object) -> Any:  # noqa: ANN401  any column
+        """Run a statement and give the first column of its first row."""
+        ...
+
+    async def execute(self, query: str, *args: object) -> str:
+        """Run a statement and give its command tag."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """Open a transaction; leaving by an exception rolls back."""
+        ...
+
+
+def dsn_of(url: str | URL) -> str:
+    """Give the URL as libpq and asyncpg read it; SQLAlchemy's driver names and parameters are taken out."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise SettingsInvalid(
+            "the database URL cannot be read",
+            fix="set OUTLAST_DATABASE_URL=postgresql://user:password@host:5432/database",
+        ) from error
+    if parsed.get_backend_name() not in {"postgresql", "postgres"}:
+        raise SettingsInvalid(
+            f"the database URL starts with {parsed.drivername}://",
+            fix="set OUTLAST_DATABASE_URL=postgresql://user:password@host:5432/database",
+        )
+    query = dict(parsed.query)
+    if "ssl" in query:
+        query.setdefault("sslmode", query.pop("ssl"))
+    for name in _NOT_FOR_THE_SERVER:
+        query.pop(name, None)
+    return parsed.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
+
+
+async def connect(
+    url: str | URL,
+    *,
+    application_name: str,
+    command_timeout: timedelta = COMMAND_TIMEOUT,
+    search_path: str | None = None,
+) -> Any:  # noqa: ANN401  asyncpg ships no types
+    """Open one asyncpg connection with the session settings of every Outlast connection.
+
+    Settings travel in the startup packet, not as `SET`, so that none outlives a transaction behind a pooler.
+    """
+    milliseconds = {
+        "statement_timeout": command_timeout,
+        "lock_timeout": min(LOCK_TIMEOUT, command_timeout),
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT,
+    }
+    return await asyncpg.connect(
+        dsn_of(url),
+        timeout=max(1.0, min(CONNECT_TIMEOUT, command_timeout).total_seconds()),
+        # Later than the server's own, so that a slow statement is ended by the server and the connection lives on.
+        command_timeout=command_timeout.total_seconds() + 1,
+        server_settings={
+            "application_name": application_name,
+            "jit": "off",
+            # A plan made while the tables were small would keep its sequential scan for the connection's life.
+            "enable_seqscan": "off",
+            **{name: str(int(limit.total_seconds() * 1000)) for name, limit in milliseconds.items()},
+            **({} if search_path is None else {"search_path": search_path}),
+        },
+    )
+
+
+def create_engine(
+    url: str | URL,
+    *,
+    pool_size: int = 5,
+    application_name: str = "outlast",
+    command_timeout: timedelta = COMMAND_TIMEOUT,
+    search_path: str | None = None,
+) -> AsyncEngine:
+    """Make the one engine of a process. `pool_size` is a hard bound; nothing is connected yet."""
+    target = make_url(dsn_of(url)).set(drivername="postgresql+asyncpg")
+
+    async def connected() -> Any:  # noqa: ANN401  asyncpg ships no types
+        return await connect(
+            target, application_name=application_name, command_timeout=command_timeout, search_path=search_path
+        )
+
+    engine = create_async_engine(
+        target,
+        async_creator=connected,
+        isolation_level="AUTOCOMMIT",
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=CONNECT_TIMEOUT.total_seconds(),
+        pool_pre_ping=False,  # a round trip per checkout; `raw` drops connections that asyncpg knows to be closed
+    )
+    event.listen(engine.sync_engine, "engine_disposed", _mark_closed)
+    return engine
+
+
+def _mark_closed(engine: Engine) -> None:
+    # A disposed engine quietly makes a new pool, which nobody would ever close.
+    engine.update_execution_options(**{_CLOSED: True})
+
+
+@dataclass(slots=True)
+class PendingWakes:
+    """Wake-ups to send, and whether somebody is sending; see `notify`."""
+
+    waiting: set[Wake] = field(default_factory=set)
+    is_ringing: bool = False
+
+
+class Database:
+    """An engine and a schema: checks connections out and puts the schema's name into SQL."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        schema: str = DEFAULT_SCHEMA,
+        *,
+        roll: Callable[[], float] | None = None,
+    ) -> None:
+        self.engine = _accepted(engine)
+        self.schema = checked_schema(schema)
+        self._roll = SystemRandom().random if roll is None else roll
+        self._sql: dict[str, str] = {}
+        self._is_closed = False
+        self.wakes = PendingWakes()
+        self.name_ids: dict[str, int] = {}
+
+    @property
+    def url(self) -> URL:
+        """Give the database's URL, for the connections that stand outside the pool."""
+        return self.engine.url
+
+    def in_schema(self, sql: str) -> str:
+        """Give SQL written with `outlast.` for the schema at hand."""
+        known = self._sql.get(sql)
+        if known is None:
+            known = self._sql[sql] = in_schema(sql, self.schema)
+        return known
+
+    @asynccontextmanager
+    async def raw(self) -> AsyncIterator[Raw]:
+        """Check a connection out and give the asyncpg connection beneath it.
+
+        A connection that broke, was left in a transaction, or whose statement was cut off by a cancelled task is
+        thrown away: what the server still does on it is unknown. Database errors leave as `OutlastError`s.
+        """
+        try:
+            checked_out = await self._check_out()
+        except Exception as error:
+            raise _translated(error) from error
+        driver: Any = checked_out.driver_connection
+        is_fit = False
+        try:
+            yield cast("Raw", driver)
+            is_fit = not driver.is_closed() and not driver.is_in_transaction()
+        except Exception as error:
+            known = translate(error)
+            # Refusals that a verb raised itself leave the connection as good as it was.
+            is_fit = not driver.is_closed() and not driver.is_in_transaction() and _leaves_usable(error, known)
+            if known is None:
+                raise
+            raise known from error
+        finally:
+            if is_fit:
+                checked_out.close()
+            else:
+                driver.terminate()
+                checked_out.invalidate()
+
+    async def run(self, verb: Callable[[Raw], Awaitable[T]]) -> T:
+        """Run a verb on a connection; up to three times more, jittered, after a deadlock or serialization failure."""
+        for attempt in range(1, _CONTENDED_TRIES):
+            try:
+                async with self.raw() as conn:
+                    return await verb(conn)
+            except Contended:
+                await asyncio.sleep(0.02 * 2**attempt * self._roll())
+        async with self.raw() as conn:
+            return await verb(conn)
+
+    def close(self) -> None:
+        """Refuse every call from now on. The engine is its owner's to dispose of: others may use it too."""
+        self._is_closed = True
+
+    async def _check_out(self) -> PoolProxiedConnection:
+        if self._is_closed:
+            raise DriverUnavailable("this driver is closed", fix="make a new engine and a new driver")
+        while True:
+            checked_out = await self.engine.raw_connection()
+            driver: Any = checked_out.driver_connection
+            if not driver.is_closed():
+                return checked_out
+            checked_out.invalidate()
+
+
+def in_schema(sql: str, schema: str) -> str:
+    """Swap the literal schema `outlast.` of our SQL for another one."""
+    return re.sub(r"\boutlast\.", f'"{schema}".', sql)
+
+
+def checked_schema(schema: str) -> str:
+    """Give the schema's name back, or refuse one that cannot stand in SQL as it is."""
+    if not _SCHEMA_NAME.fullmatch(schema):
+        raise SettingsInvalid(
+            f"{schema!r} cannot be the name of the schema",
+            fix="set OUTLAST_SCHEMA to 1 to 48 lower-case letters, digits and underscores, not starting with a digit",
+        )
+    return schema
+
+
+def _accepted(engine: object) -> AsyncEngine:
+    fix = "pass an AsyncEngine: create_async_engine('postgresql+asyncpg://…')"
+    if isinstance(engine, Engine):
+        raise SettingsInvalid("the engine is a synchronous one", fix=fix)
+    if not isinstance(engine, AsyncEngine):
+        raise SettingsInvalid(f"a {type(engine).__name__} is not an engine", fix=fix)
+    if engine.dialect.driver != "asyncpg":
+        raise SettingsInvalid(f"the engine's driver is {engine.dialect.driver}, not asyncpg", fix=fix)
+    if engine.sync_engine.get_execution_options().get(_CLOSED):
+        raise SettingsInvalid("the engine has been disposed of", fix="make a new engine; this one is closed")
+    return engine
+
+
+def _translated(error: Exception) -> Exception:
+    return error if isinstance(error, OutlastError) else translate(error) or error
+
+
+def _leaves_usable(error: Exception, known: OutlastError | None) -> bool:
+    """Say whether the server answered, so that the connection is in step with it."""
+    return known is None or isinstance(error, (asyncpg.PostgresError, asyncpg.DataError))
+
+
+__all__ = [
+    "CHECK_DATABASE",
+    "Database",
+    "Raw",
+    "Row",
+    "checked_schema",
+    "connect",
+    "create_engine",
+    "dsn_of",
+    "in_schema",
+]

@@ -1,0 +1,241 @@
+"""The PostgreSQL driver: one class that gives every verb its database.
+
+Owns the composition of the verbs and nothing else; each is a function in the module of its name. Made in the
+composition root with the process's one engine, which stays its owner's to dispose of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from ...domain.errors import SchemaOutdated, SettingsInvalid
+from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
+from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ...domain.snapshot import (
+    AttemptView,
+    DeadGroup,
+    JobPage,
+    JobTypeDoc,
+    JobView,
+    NewWorker,
+    QueueView,
+    Reaped,
+    Stats,
+    WorkerView,
+)
+from ..protocol import Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from . import (
+    cancel,
+    claim,
+    describe,
+    enqueue,
+    expire,
+    heartbeat,
+    job_types,
+    listen,
+    listing,
+    promote,
+    purge,
+    reap,
+    release,
+    retry,
+    settle,
+    stats,
+    workers,
+)
+from .database import Database
+from .sqlstate import MIGRATE
+from .tables import DEFAULT_SCHEMA, REQUIRED_REVISION
+
+_CAPABILITIES = Capabilities(name="postgres", is_durable=True)
+_OLDEST_SERVER = 150_000
+
+
+class PostgresDriver:
+    """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says."""
+
+    def __init__(self, engine: AsyncEngine, *, schema: str = DEFAULT_SCHEMA, listen_url: str | None = None) -> None:
+        self._db = Database(engine, schema)
+        self._listen_url = listen_url
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Give what this driver can do."""
+        return _CAPABILITIES
+
+    async def open(self) -> None:
+        """Prove that the database answers and its schema is new enough; a newer one is fine.
+
+        Raises:
+            SchemaOutdated: migrations are missing.
+            SettingsInvalid: the server is older than PostgreSQL 15.
+        """
+        async with self._db.raw() as conn:
+            version = int(await conn.fetchval("select current_setting('server_version_num')"))
+            if version < _OLDEST_SERVER:
+                raise SettingsInvalid(
+                    f"the server is PostgreSQL {version // 10_000}",
+                    fix="point OUTLAST_DATABASE_URL at PostgreSQL 15 or newer",
+                )
+            table = self._db.in_schema("outlast.alembic_version")
+            found = await conn.fetchval("select to_regclass($1) is not null", table)
+            revision = await conn.fetchval(f"select version_num from {table}") if found else None  # noqa: S608  checked
+        if revision is None or revision < REQUIRED_REVISION:
+            raise SchemaOutdated(
+                f"the schema {self._db.schema!r} is at {revision or 'nothing'}, this code needs {REQUIRED_REVISION}",
+                fix=MIGRATE,
+            )
+
+    async def close(self) -> None:
+        """Refuse every call from now on; the engine's owner disposes of it."""
+        self._db.close()
+
+    async def ping(self) -> None:
+        """Prove that the store answers, or raise."""
+        async with self._db.raw() as conn:
+            await conn.execute("select 1")
+
+    async def database_time(self) -> datetime:
+        """Give the store's clock."""
+        async with self._db.raw() as conn:
+            now: datetime = await conn.fetchval(self._db.in_schema("select outlast.clock()"))
+        return now
+
+    # --- producers
+
+    async def enqueue(self, job: NewJob) -> Enqueued:
+        """Store one job."""
+        return await enqueue.enqueue(self._db, job)
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        """Store many, all or none."""
+        return await enqueue.enqueue_many(self._db, jobs)
+
+    # --- workers
+
+    async def register_worker(self, worker: NewWorker) -> WorkerId:
+        """Give a new worker its id and lease."""
+        return await workers.register_worker(self._db, worker)
+
+    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+        """Show a worker's phase."""
+        await workers.describe_worker_phase(self._db, worker_id, drain_phase=drain_phase, wakeup=wakeup)
+
+    async def close_worker(self, worker_id: WorkerId) -> None:
+        """Close a worker in order."""
+        await workers.close_worker(self._db, worker_id)
+
+    async def surrender(self, worker_id: WorkerId) -> tuple[Reaped, ...]:
+        """Give back the claims of a worker whose lease is over."""
+        return await reap.surrender(self._db, worker_id)
+
+    async def publish_job_types(self, types: Sequence[JobTypeDoc]) -> None:
+        """Show the job types a worker serves."""
+        await job_types.publish_job_types(self._db, types)
+
+    async def claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+        """Take ready jobs."""
+        return await claim.claim(self._db, request)
+
+    async def release(self, tokens: Sequence[ClaimToken], *, cause: str) -> int:
+        """Hand claims back that were never begun."""
+        return await release.release(self._db, tokens, cause=cause)
+
+    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+        """Hand back claims whose reply was lost."""
+        return await release.reconcile(self._db, worker_id, held)
+
+    async def isolate(self, token: ClaimToken) -> bool:
+        """Record that a job runs alone."""
+        return await release.isolate(self._db, token)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
+        """Close attempts with their outcomes."""
+        return await settle.settle(self._db, settlements)
+
+    def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
+        """Open the heartbeat's own connection, on the calling thread's loop."""
+        return heartbeat.open_heartbeat(self._db)
+
+    # --- maintenance
+
+    async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
+        """Take over the claims of workers that are gone."""
+        return await reap.reap(self._db, batch)
+
+    async def promote(self, batch: int = 1000) -> int:
+        """Make due jobs ready."""
+        return await promote.promote(self._db, batch)
+
+    async def expire(self, batch: int = 1000) -> int:
+        """End waiting jobs past their time."""
+        return await expire.expire(self._db, batch)
+
+    async def purge(self, query: PurgeQuery) -> int:
+        """Delete one batch of old terminal jobs."""
+        return await purge.purge(self._db, query)
+
+    # --- operators and readers
+
+    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+        """End a job for good."""
+        return await cancel.cancel(self._db, job_id, reason=reason, tenant=tenant)
+
+    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
+        """Make a dead or cancelled job ready again."""
+        await retry.retry(self._db, job_id, tenant=tenant)
+
+    async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        """Give one job."""
+        return await describe.describe(self._db, job_id, tenant=tenant)
+
+    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+        """Give the ledger."""
+        return await describe.attempts(self._db, job_id)
+
+    async def list(self, query: ListQuery) -> JobPage:
+        """Give one page of jobs."""
+        return await listing.list_jobs(self._db, query)
+
+    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+        """Group dead letters."""
+        return await listing.dead_letters(self._db, tenant=tenant)
+
+    async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
+        """Say which jobs have ended."""
+        return await describe.finished_among(self._db, job_ids)
+
+    async def stats(self) -> Stats:
+        """Count jobs."""
+        return await stats.stats(self._db)
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Give every queue."""
+        return await stats.queues(self._db)
+
+    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
+        """Stop claims from a queue."""
+        await stats.pause_queue(self._db, queue, by=by, reason=reason)
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let claims begin again."""
+        await stats.resume_queue(self._db, queue)
+
+    async def workers(self) -> tuple[WorkerView, ...]:
+        """Give the workers."""
+        return await workers.workers(self._db)
+
+    async def job_types(self) -> tuple[JobTypeDoc, ...]:
+        """Give every published job type."""
+        return await job_types.job_types(self._db)
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+        """Hear wake-ups while the context is open."""
+        return listen.listen(self._db, on_wake, listen_url=self._listen_url)
+
+
+_: type[JobDriver] = PostgresDriver

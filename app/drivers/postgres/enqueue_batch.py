@@ -1,0 +1,176 @@
+"""A batch on its way in: what each job is answered, what refused it, and what must be sent again.
+
+Turns jobs into the columns of the enqueue statement and its rows into answers. No I/O. Used by `enqueue` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError
+from ...domain.job import Enqueued, JobId, NewJob, RunId
+from .database import Row
+from .rows import plain
+
+_Column = list[object]
+
+
+class HalfWonError(Exception):
+    """A job won its key and lost its source, or the other way round: the transaction begins again."""
+
+
+class Batch:
+    """The jobs of one enqueue, by their index."""
+
+    def __init__(self, jobs: Sequence[NewJob], names: Mapping[str, int]) -> None:
+        self._jobs = jobs
+        self._names = names
+        self._first_of: dict[JobId, int] = {}
+        for index, job in enumerate(jobs):
+            self._first_of.setdefault(job.id, index)
+        self._pending = list(self._first_of.values())
+        self._sent: list[int] = []
+        self._answers: dict[int, Enqueued] = {}
+        self._refusals: dict[int, OutlastError] = {}
+        self.has_new = False
+
+    @property
+    def is_pending(self) -> bool:
+        """Say whether a job has neither answer nor refusal."""
+        return bool(self._pending)
+
+    def ids(self) -> tuple[list[int], list[JobId]]:
+        """Give the pending jobs' indexes and ids."""
+        return self._pending, [self._jobs[index].id for index in self._pending]
+
+    def columns(self) -> Iterable[_Column]:
+        """Give the next round as columns; of jobs that share a key or a source the first, as each must see the last."""
+        self._sent = []
+        seen: set[UUID] = set()
+        for index in self._pending:
+            wanted = {value for value in (self._jobs[index].key_hash, self._jobs[index].source_id) if value is not None}
+            if seen.isdisjoint(wanted):
+                self._sent.append(index)
+            seen |= wanted
+        rows = (_row(index, self._jobs[index], self._names[self._jobs[index].name]) for index in self._sent)
+        return map(list, zip(*rows, strict=True))
+
+    def read(self, rows: Iterable[Row]) -> None:
+        """Take the answers of a round. Whatever the statement does not speak of is stored.
+
+        Raises:
+            HalfWonError: a job must be taken back.
+        """
+        lost: set[int] = set()
+        expiries: dict[int, datetime] = {}
+        for row in rows:
+            match row["how"]:
+                case "known":
+                    self._found(row["ord"], row)
+                case "stored":
+                    expiries[row["ord"]] = row["expires_at"]
+                case _ if row["half"]:
+                    raise HalfWonError
+                case _:
+                    lost.add(row["ord"])
+        for index in self._sent:
+            if index not in lost and index not in self._answers and index not in self._refusals:
+                self._answers[index] = _own(self._jobs[index], expires_at=expiries.get(index))
+                self.has_new = True
+        self._settle_pending()
+
+    def repeated(self, rows: Iterable[Row]) -> None:
+        """Answer jobs whose ids are stored already as the call that stored them was."""
+        for row in rows:
+            self._answers[row["ord"]] = _own(self._jobs[row["ord"]], run_id=row["run_id"], expires_at=row["expires_at"])
+        self._settle_pending()
+
+    def refuse(self, *, is_many: bool) -> None:
+        """Raise the first refusal, if there is one.
+
+        Raises:
+            OutlastError: what refused the job; in a batch its `index` is in the details.
+        """
+        if self._refusals:
+            index = min(self._refusals)
+            if is_many:
+                self._refusals[index].details["index"] = index
+            raise self._refusals[index]
+
+    def sources_to_remember(self) -> tuple[list[UUID], list[JobId]]:
+        """Give the sources whose job turned out to be another one, held by the key, and that job."""
+        found = [
+            (job.source_id, self._answers[index].id)
+            for index, job in enumerate(self._jobs)
+            if job.source_id is not None and job.key is not None and index in self._answers
+            if self._answers[index].deduped
+        ]
+        return [source for source, _ in found], [holder for _, holder in found]
+
+    def in_order(self) -> tuple[Enqueued, ...]:
+        """Give the answers; an id that stands twice in a batch is one job."""
+        return tuple(self._answers[self._first_of[job.id]] for job in self._jobs)
+
+    def _settle_pending(self) -> None:
+        self._pending = [i for i in self._pending if i not in self._answers and i not in self._refusals]
+
+    def _found(self, index: int, row: Row) -> None:
+        """Answer or refuse a job whose key or source is held."""
+        job = self._jobs[index]
+        holder = JobId(plain(row["job_id"]))
+        run_id = RunId(holder if row["run_id"] is None else plain(row["run_id"]))
+        if row["by_source"]:
+            self._answers[index] = Enqueued(id=holder, run_id=run_id, deduped=True)
+        elif holder == job.id:
+            self._answers[index] = Enqueued(id=holder, run_id=run_id, deduped=False, key_expires_at=row["expires_at"])
+        elif row["is_own"]:
+            # An earlier call stored it, and its key went to another job since.
+            self._answers[index] = _own(job)
+        elif row["mismatch"]:
+            self._refusals[index] = IdempotencyMismatch(
+                f"the key {job.key!r} of {job.name} belongs to job {holder}, which has another payload",
+                fix="send the first payload again, or choose another key",
+                existing_id=holder,
+            )
+        elif job.on_conflict == "error":
+            self._refusals[index] = JobDuplicate(
+                f"the key {job.key!r} of {job.name} is held by job {holder}",
+                fix="use that job, or wait until it has ended",
+                existing_id=holder,
+            )
+        else:
+            self._answers[index] = Enqueued(id=holder, run_id=run_id, deduped=True, key_expires_at=row["expires_at"])
+
+
+def _own(job: NewJob, *, run_id: UUID | None = None, expires_at: datetime | None = None) -> Enqueued:
+    run = RunId(job.id if run_id is None else plain(run_id))
+    return Enqueued(id=job.id, run_id=run, deduped=False, key_expires_at=expires_at)
+
+
+def _row(index: int, job: NewJob, name_id: int) -> tuple[object, ...]:
+    """Give a job as the values of the enqueue statement, in its order."""
+    return (
+        *(index, job.id, name_id, job.queue, job.priority, job.tenant, job.payload, job.max_attempts, job.max_crashes),
+        *(job.key, job.key_hash, _signed(job.fingerprint), job.dedupe_for, job.run_at, job.delay, job.max_queue_time),
+        *(job.deadline, None if job.timeout is None else _milliseconds(job), job.source_id, job.parent_id),
+        *(job.enqueued_by, job.traceparent, _array(job.tags), job.meta),
+    )
+
+
+def _milliseconds(job: NewJob) -> int | None:
+    return None if job.timeout is None else max(1, round(job.timeout.total_seconds() * 1000))
+
+
+def _signed(fingerprint: int) -> int:
+    """Fold any integer into the 64 bits of a bigint."""
+    return (fingerprint + 2**63) % 2**64 - 2**63
+
+
+def _array(values: tuple[str, ...]) -> str | None:
+    """Give an array's literal: unnesting an array of arrays would run them together."""
+    if not values:
+        return None
+    escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in escaped) + "}"

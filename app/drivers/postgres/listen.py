@@ -1,0 +1,150 @@
+"""Wake-ups in: LISTEN on a connection of its own, proved alive by hearing its own ping, re-established when lost.
+
+Owns the listening task and its backoff. A wake-up is a hint: whoever listens polls as well, and sooner while this is
+lost. Behind a pooler that shares connections the ping is not heard; then `listen_url` must name the server itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from secrets import SystemRandom, token_hex
+from typing import Any
+
+from ..protocol import Wake
+from .database import Database, connect
+from .notify import channel_of
+from .sqlstate import translate
+
+# A black hole is found within interval + answer.
+PING_INTERVAL = timedelta(seconds=15)
+PING_ANSWER = timedelta(seconds=5)
+MAX_BACKOFF = timedelta(seconds=10)
+_FIRST_BACKOFF = timedelta(milliseconds=100)
+
+_HEARD = (Wake.READY, Wake.REVOKED, Wake.FINISHED)
+_PING = "select pg_notify($1, '')"
+
+OnWake = Callable[[Wake], None]
+
+
+@asynccontextmanager
+async def listen(
+    db: Database,
+    on_wake: OnWake,
+    *,
+    listen_url: str | None = None,
+    ping_interval: timedelta = PING_INTERVAL,
+    ping_answer: timedelta = PING_ANSWER,
+) -> AsyncIterator[None]:
+    """Call `on_wake` on the running loop for wake-ups while the context is open.
+
+    The first try has ended when the context opens: `LISTENING` or `LOST` has been said. `LOST` is said once per loss;
+    what was notified in between is not repeated, so look once on `LISTENING`.
+    """
+    pings = _Pings(interval=ping_interval, answer=ping_answer)
+    listener = _Listener(db, on_wake, url=listen_url, pings=pings)
+    task = asyncio.create_task(listener.run(), name="outlast.listen")
+    try:
+        await listener.tried.wait()
+        yield
+    finally:
+        # Whatever ended the task but this cancel is a fault of ours or of `on_wake`, and is the caller's to see.
+        if not task.cancel():
+            await task
+        await asyncio.wait((task,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pings:
+    """How often the connection is proved, and how long it has to answer."""
+
+    interval: timedelta
+    answer: timedelta
+
+
+class _Listener:
+    """One listener: what it says, and whether it says so already."""
+
+    def __init__(self, db: Database, on_wake: OnWake, *, url: str | None, pings: _Pings) -> None:
+        self._db = db
+        self._on_wake = on_wake
+        self._url = db.url if url is None else url
+        self._pings = pings
+        self._ping_channel = f"{db.schema}_{token_hex(5)}"
+        self._echo = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._is_lost: bool | None = None
+        self.tried = asyncio.Event()
+
+    async def run(self) -> None:
+        """Listen until cancelled; a connection that is lost is opened anew, after growing jittered pauses."""
+        try:
+            await self._keep_listening(SystemRandom().random)
+        finally:
+            self.tried.set()
+
+    async def _keep_listening(self, roll: Callable[[], float]) -> None:
+        backoff = _FIRST_BACKOFF
+        while True:
+            try:
+                await self._hold_connection()
+            except Exception as error:
+                if translate(error) is None:
+                    raise
+                if self._is_lost is False:
+                    backoff = _FIRST_BACKOFF
+            self._say(is_lost=True)
+            await asyncio.sleep(backoff.total_seconds() * (0.5 + roll() / 2))
+            backoff = min(MAX_BACKOFF, backoff * 2)
+
+    async def _hold_connection(self) -> None:
+        """Open, listen, prove it, and keep proving it.
+
+        Raises:
+            TimeoutError: a ping was not heard.
+            OSError: the connection went away.
+        """
+        connection = await connect(self._url, application_name="outlast listen", command_timeout=self._pings.answer)
+        try:
+            self._gone.clear()
+            connection.add_termination_listener(self._on_gone)
+            await connection.add_listener(self._ping_channel, self._on_echo)
+            for wake in _HEARD:
+                await connection.add_listener(channel_of(self._db.schema, wake), self._heard(wake))
+            await self._ping(connection)
+            self._say(is_lost=False)
+            while True:
+                try:
+                    async with asyncio.timeout(self._pings.interval.total_seconds()):
+                        await self._gone.wait()
+                except TimeoutError:
+                    await self._ping(connection)
+                else:
+                    raise ConnectionResetError("the listening connection was closed")
+        finally:
+            connection.terminate()
+
+    async def _ping(self, connection: Any) -> None:  # noqa: ANN401  asyncpg ships no types
+        self._echo.clear()
+        await connection.execute(_PING, self._ping_channel)
+        async with asyncio.timeout(self._pings.answer.total_seconds()):
+            await self._echo.wait()
+
+    def _say(self, *, is_lost: bool) -> None:
+        if self._is_lost is not is_lost:
+            self._is_lost = is_lost
+            self._on_wake(Wake.LOST if is_lost else Wake.LISTENING)
+        self.tried.set()
+
+    def _heard(self, wake: Wake) -> Callable[..., None]:
+        return lambda *_: self._on_wake(wake)
+
+    def _on_echo(self, *_: object) -> None:
+        self._echo.set()
+
+    def _on_gone(self, _: object) -> None:
+        self._gone.set()

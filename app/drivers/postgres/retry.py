@@ -1,0 +1,103 @@
+"""`retry`: an operator gives a dead or cancelled job another life.
+
+One statement; the job's key is won before the finished row is deleted, so a job that cannot have its key stays where it
+is. Budgets are fresh; claim number, interrupts and ledger go on. Time limits of the first enqueue (`run_at`,
+`max_queue_time`, `deadline`) are dropped: they have usually passed, and would end the new life before it began.
+"""
+
+from __future__ import annotations
+
+from ...domain.errors import JobDuplicate, JobStateConflict, OutlastError
+from ...domain.job import LANE_NEW, JobId
+from ...domain.state import RETRYABLE, State
+from ..protocol import Wake
+from .buckets import CANCELLED, DEAD, TOKEN
+from .cancel import no_token, not_found
+from .database import Database, Row
+from .notify import notify
+from .rows import plain
+
+_LOOKS = 100
+
+# The key row is this job's own from its earlier life, or one whose window is over; anybody else's stays.
+_MINE = "k.job_id = excluded.job_id or (k.ended and (k.expires_at > outlast.clock()) is not true)"
+
+_RETRY = f"""
+with f as materialized (
+  select f.job_id, f.claim_no, f.interrupts from outlast.finished f
+  where f.job_id = (select j.id from outlast.job j where j.id = $1 and ($2::text is null or j.tenant = $2))
+    and f.state in ({DEAD}, {CANCELLED}) for update),
+e as materialized (
+  select j.id, j.queue, j.priority, j.name_id, j.key_hash, j.fp from outlast.job j
+  where j.id = any(array(select job_id from f))),
+k as (
+  insert into outlast.live_key as k (hash, job_id, fp)
+  select e.key_hash, e.id, coalesce(e.fp, 0) from e where e.key_hash is not null
+  on conflict (hash) do update set job_id = excluded.job_id, fp = excluded.fp, ended = false,
+    expires_at = case when k.job_id = excluded.job_id then k.expires_at end
+  where {_MINE}
+  returning k.job_id),
+won as materialized (select id from e where key_hash is null union all select job_id from k),
+d as (
+  delete from outlast.finished x where x.job_id = any(array(select id from won)) and x.state in ({DEAD}, {CANCELLED})
+  returning x.job_id, x.claim_no, x.interrupts),
+r as (
+  insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
+  select e.queue, e.priority * 2 + {LANE_NEW}, d.job_id, e.name_id, 0, d.claim_no, 0, d.interrupts
+  from d join e on e.id = d.job_id returning job_id),
+o as (
+  update outlast.job set run_at = null, deadline_at = null
+  where id = any(array(select job_id from d)) and (run_at is not null or deadline_at is not null)),
+x as (delete from outlast.expiry where job_id = any(array(select job_id from d)))
+select job_id from r"""  # noqa: S608  fragments of our own
+
+_WHY_NOT = f"""
+select t.state, k.job_id as holder
+from outlast.job e left join lateral ({TOKEN}) t on true
+left join lateral (
+  select k.job_id from outlast.live_key k where k.hash = e.key_hash and k.job_id <> e.id
+    and (not k.ended or k.expires_at > outlast.clock())) k on true
+where e.id = $1 and ($2::text is null or e.tenant = $2)"""  # noqa: S608  same
+
+
+async def retry(db: Database, job_id: JobId, *, tenant: str | None = None) -> None:
+    """Make a dead or cancelled job ready again with fresh budgets.
+
+    Not idempotent: the second call finds a ready job. Looks again, in a new statement, when what stood in the way has
+    gone in the meantime.
+
+    Raises:
+        OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` in another state; `JOB_DUPLICATE` when another job holds
+            the key.
+    """
+    for _ in range(_LOOKS):
+        if await db.run(lambda conn: conn.fetchrow(db.in_schema(_RETRY), job_id, tenant)) is not None:
+            await notify(db, Wake.READY)
+            return
+        found = await db.run(lambda conn: conn.fetchrow(db.in_schema(_WHY_NOT), job_id, tenant))
+        refusal = _refusal(job_id, found)
+        if refusal is not None:
+            raise refusal
+    raise no_token(job_id)
+
+
+def _refusal(job_id: JobId, found: Row | None) -> OutlastError | None:
+    """Give the reason why the statement moved nothing, or None when there is none any more."""
+    if found is None:
+        return not_found(job_id)
+    if found["state"] is None:
+        return None
+    state = State(found["state"])
+    if state not in RETRYABLE:
+        return JobStateConflict(
+            f"job {job_id} is {state}, and only dead and cancelled jobs can be retried",
+            fix="wait until it has ended, or cancel it first; a done job is enqueued anew",
+            state=state.value,
+        )
+    if found["holder"] is None:
+        return None
+    return JobDuplicate(
+        f"job {found['holder']} holds the idempotency key of job {job_id}",
+        fix="wait until that job has ended and its key is free, or cancel it, then retry",
+        existing_id=JobId(plain(found["holder"])),
+    )

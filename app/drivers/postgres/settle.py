@@ -1,0 +1,187 @@
+"""Settle: close attempts with their outcomes, each fenced by its whole token, in one statement and one commit.
+
+Owns where a token goes after each outcome and what the ledger says of it. Zero rows is never success: what was not
+settled is looked up, and answered with what took its place. Called by the worker's settle loop, its one exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, assert_never
+
+from ...domain.ledger import cause_of, error_of
+from ...domain.outcome import (
+    KIND_OF,
+    RULE_OF,
+    Cancelled,
+    Completed,
+    DeadLettered,
+    Held,
+    Interrupted,
+    Outcome,
+    Retried,
+    SettleAnswer,
+    Settlement,
+    Suspended,
+)
+from ..protocol import Wake
+from .buckets import CANCELLED, DEAD, DONE
+from .database import Database
+from .keys import END_KEYS
+from .ledger import TRIM_LEDGER
+from .notify import notify
+from .superseded import superseded_by
+
+# Where the token goes. Ends are numbered as `finished.state`; waits as 10 + `waiting.reason`.
+_READY, _RETRY, _SNOOZE, _INTERRUPTED, _HELD = 1, 11, 12, 13, 20
+_ENDS = f"{DONE}, {DEAD}, {CANCELLED}"
+
+# Sequences are unique per claim and sent in ascending order, so `width_bucket` finds a row's own settlement; every part
+# of the token is then compared within that one. Two arrays tested apart would let a stale token settle a new claim.
+SETTLE = f"""
+with gone as (
+  delete from outlast.running r
+  where r.job_id = any($1::uuid[])
+    and ($2::bigint[])[width_bucket(r.seq, $2::bigint[])] = r.seq
+    and ($1::uuid[])[width_bucket(r.seq, $2::bigint[])] = r.job_id
+    and ($3::int[])[width_bucket(r.seq, $2::bigint[])] = r.claim_no
+    and ($4::int[])[width_bucket(r.seq, $2::bigint[])] = r.worker
+    and r.worker in (
+      select w.id from outlast.worker w where w.id = any($4::int[])
+        and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
+  returning r.*, width_bucket(r.seq, $2::bigint[]) as p),
+g as materialized (
+  select gone.*, ($5::smallint[])[p] as target, (gone.attempt - ($6::smallint[])[p])::smallint as attempt_after,
+    (gone.interrupts + ($7::smallint[])[p])::smallint as interrupts_after from gone),
+fin as (
+  insert into outlast.finished(job_id, state, attempt, claim_no, crashes, interrupts, seq, worker, started_at,
+    finished_at, result, reason, late)
+  select job_id, target, attempt_after, claim_no, crashes, interrupts_after, seq, worker, claimed_at, outlast.clock(),
+    ($9::text[])[p], ($10::text[])[p], ($11::boolean[])[p]
+  from g where target in ({_ENDS})),
+rdy as (
+  insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
+  select queue, rank & -2, job_id, name_id, attempt_after, claim_no, crashes, interrupts_after
+  from g where target = {_READY} order by seq),
+wai as (
+  insert into outlast.waiting(due_at, job_id, queue, rank, name_id, attempt, claim_no, crashes, interrupts, reason)
+  select outlast.clock() + ($8::interval[])[p], job_id, queue,
+    case when target = {_RETRY} then rank | 1 else rank & -2 end, name_id, attempt_after, claim_no, crashes,
+    interrupts_after, target - 10
+  from g where target between {_RETRY} and {_INTERRUPTED}),
+hel as (
+  insert into outlast.held(job_id, queue, rank, name_id, attempt, claim_no, crashes, interrupts, reason)
+  select job_id, queue, rank, name_id, attempt_after, claim_no, crashes, interrupts_after, ($10::text[])[p]
+  from g where target = {_HELD}),
+led as (
+  insert into outlast.attempt(job_id, number, outcome, cause, counted, worker, host, code_version, started_at, ended_at,
+    error_type, error_message, error_code, traceback)
+  select g.job_id, g.claim_no, ($12::text[])[p], ($13::text[])[p], ($14::boolean[])[p], g.worker, w.host,
+    w.code_version, g.claimed_at, outlast.clock(), ($15::text[])[p],
+    ($16::text[])[p], ($17::text[])[p], ($18::text[])[p]
+  from g left join lateral (select host, code_version from outlast.worker w where w.id = g.worker offset 0) w on true
+  where ($12::text[])[p] is not null),
+closed as not materialized (select job_id, claim_no from g where ($12::text[])[p] is not null),
+{TRIM_LEDGER.strip()},
+ended as materialized (
+  select g.job_id, j.key_hash from g
+  left join lateral (select j.key_hash from outlast.job j where j.id = g.job_id offset 0) j on true
+  where target in ({_ENDS})),
+{END_KEYS.strip()}
+select seq from g
+"""  # noqa: S608  fragments of our own
+
+
+class _Line(NamedTuple):
+    """One settlement as the statement takes it: where to, what to subtract and add, what to write."""
+
+    target: int
+    uncounted: int = 0
+    interrupts: int = 0
+    delay: object = None
+    result: str | None = None
+    reason: str | None = None
+    late: bool = False
+
+
+async def settle(db: Database, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
+    """Close attempts, answers in order; what is superseded leaves the others settled. Repeating one is harmless.
+
+    A value that cannot be stored fails the call, and nothing of it is settled: give such settlements alone.
+    """
+    won: set[int] = set()
+    waiting = dict(enumerate(settlements))
+    while waiting:
+        # One per sequence and round: two that name one claim cannot both win, and the order given decides.
+        chosen: dict[int, int] = {}
+        for index, settlement in waiting.items():
+            chosen.setdefault(settlement.token.fence, index)
+        won |= await _close(db, {index: waiting.pop(index) for index in chosen.values()})
+    others = [index for index in range(len(settlements)) if index not in won]
+    answers = [SettleAnswer.SETTLED] * len(settlements)
+    if others:
+        reasons = await superseded_by(db, [settlements[index].token for index in others])
+        for index, reason in zip(others, reasons, strict=True):
+            answers[index] = reason
+    return tuple(answers)
+
+
+async def _close(db: Database, settlements: Mapping[int, Settlement]) -> set[int]:
+    """Settle those whose claims are held, wake who waits for it, and give their indexes."""
+    ordered = dict(sorted(settlements.items(), key=lambda item: item[1].token.fence))
+    index_of = {settlement.token.fence: index for index, settlement in ordered.items()}
+    sql, columns = db.in_schema(SETTLE), _columns(ordered.values())
+    rows = await db.run(lambda conn: conn.fetch(sql, *columns))
+    won = {index_of[row["seq"]] for row in rows}
+    await _wake(db, (ordered[index].outcome for index in won))
+    return won
+
+
+def _columns(settlements: Iterable[Settlement]) -> list[list[object]]:
+    rows = []
+    for settlement in settlements:
+        token, outcome = settlement.token, settlement.outcome
+        rule, error = RULE_OF[KIND_OF[type(outcome)]], error_of(outcome)
+        rows.append(
+            (
+                *(token.job_id, token.fence, token.claim_no, token.worker_id),
+                *_line(outcome),
+                *((rule.kind.value, cause_of(outcome), rule.counted) if rule.ledger else (None, None, None)),
+                *((None,) * 4 if error is None else (error.type, error.message, error.code, error.traceback)),
+            )
+        )
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _line(outcome: Outcome) -> _Line:
+    """Give where an outcome takes the token. A running attempt is counted already; `uncounted` takes that back."""
+    match outcome:
+        case Completed(result=result, late=late):
+            return _Line(DONE, result=result, late=late)
+        case DeadLettered(reason=dead_reason):
+            return _Line(DEAD, reason=dead_reason.value)
+        case Cancelled(reason=reason):
+            return _Line(CANCELLED, uncounted=1, reason=reason)
+        case Retried(delay=delay):
+            return _Line(_RETRY, delay=delay)
+        case Suspended(delay=delay):
+            return _Line(_SNOOZE, uncounted=1, delay=delay)
+        case Interrupted(delay=None):
+            return _Line(_READY, uncounted=1, interrupts=1)
+        case Interrupted(delay=delay):
+            return _Line(_INTERRUPTED, uncounted=1, interrupts=1, delay=delay)
+        case Held(reason=reason):
+            return _Line(_HELD, uncounted=1, reason=reason)
+        case _:
+            assert_never(outcome)
+
+
+async def _wake(db: Database, outcomes: Iterable[Outcome]) -> None:
+    targets = {_line(outcome).target for outcome in outcomes}
+    wakes = []
+    if _READY in targets:
+        wakes.append(Wake.READY)
+    if not targets.isdisjoint({DONE, DEAD, CANCELLED}):
+        wakes.append(Wake.FINISHED)
+    if wakes:
+        await notify(db, *wakes)

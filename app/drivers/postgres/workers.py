@@ -1,0 +1,71 @@
+"""Workers as the store knows them: one row each, the only row on the hot path that is updated.
+
+Owns registration, what a worker shows of itself, closing in order, and the list. Leases are renewed by `heartbeat` and
+judged lost by `reap`. Called by the worker role and by readers.
+"""
+
+from __future__ import annotations
+
+from ...domain.job import WorkerId
+from ...domain.snapshot import NewWorker, WorkerView
+from .database import Database, Raw
+from .rows import worker_view
+
+# A boot id that is there already and alive is this very registration, its reply lost.
+_REGISTER = """
+insert into outlast.worker as w(boot_id, host, pid, code_version, queues, concurrency, lease_ms, lease_until)
+values ($1, $2, $3, $4, $5, $6, $7::int, outlast.clock() + $7::int * interval '1 ms')
+on conflict (boot_id) do update set lease_until = excluded.lease_until, renewed_at = outlast.clock()
+  where w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()
+returning id
+"""
+# A worker that lost its lease starts anew in the same process: the row it had keeps its id and gives its boot id up.
+_GIVE_UP_BOOT = "update outlast.worker set boot_id = gen_random_uuid() where boot_id = $1"
+
+_PHASE = "update outlast.worker set drain_phase = $2, wakeup = $3 where id = $1"
+_CLOSE = """
+update outlast.worker set closed_at = outlast.clock() where id = $1 and closed_at is null and lost_at is null
+"""
+_WORKERS = """
+select w.*, greatest(0, extract(epoch from outlast.clock() - w.renewed_at) * 1000)::bigint as heartbeat_age_ms,
+  (select count(*) from outlast.running r where r.worker = w.id) as running
+from outlast.worker w
+where coalesce(w.closed_at, w.lost_at, outlast.clock()) > outlast.clock() - interval '1 hour'
+order by w.id desc
+"""
+
+
+async def register_worker(db: Database, worker: NewWorker) -> WorkerId:
+    """Give a new worker an id with a lease that starts now. Repeating a call whose reply was lost gives the same id."""
+    binds = (
+        *(worker.boot_id, worker.host, worker.pid, worker.code_version, list(worker.queues)),
+        *(worker.concurrency, worker.lease_ms),
+    )
+
+    async def once(conn: Raw) -> WorkerId:
+        while (given := await conn.fetchval(db.in_schema(_REGISTER), *binds)) is None:
+            await conn.execute(db.in_schema(_GIVE_UP_BOOT), worker.boot_id)
+        return WorkerId(given)
+
+    return await db.run(once)
+
+
+async def describe_worker_phase(
+    db: Database, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None
+) -> None:
+    """Show whether the worker drains and how it learns of work."""
+    async with db.raw() as conn:
+        await conn.execute(db.in_schema(_PHASE), worker_id, drain_phase, wakeup)
+
+
+async def close_worker(db: Database, worker_id: WorkerId) -> None:
+    """Close a worker in order; its claims are returned uncounted by the next reap. One already lost stays lost."""
+    async with db.raw() as conn:
+        await conn.execute(db.in_schema(_CLOSE), worker_id)
+
+
+async def workers(db: Database) -> tuple[WorkerView, ...]:
+    """Give the workers that are live or left in the last hour, newest first."""
+    async with db.raw() as conn:
+        rows = await conn.fetch(db.in_schema(_WORKERS))
+    return tuple(worker_view(row) for row in rows)

@@ -1,0 +1,321 @@
+"""The vocabulary of the system: what a job store does, verb by verb.
+
+Every verb is one atomic move along the table in `domain.state`. Verbs that act for a worker are fenced: they match the
+whole claim token, require the worker's lease to be unexpired, at the store, in the statement itself, and answer what
+they did; zero rows is never taken for success. Row times are the store's. Errors are `OutlastError`s: a store that
+cannot be reached is `DriverUnavailable`, and then whether the write took place is unknown. Called by `jobs`, `worker`,
+`control`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
+from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ..domain.snapshot import (
+    AttemptView,
+    DeadGroup,
+    JobPage,
+    JobTypeDoc,
+    JobView,
+    NewWorker,
+    QueueView,
+    Reaped,
+    Renewal,
+    Stats,
+    WorkerView,
+)
+from ..domain.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What differs between drivers, as data: tests and callers read it instead of guessing."""
+
+    name: str
+    is_durable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueShare:
+    """A queue a worker serves and how many of its jobs it has room for now."""
+
+    queue: str
+    room: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """What a worker can start now. `names` are the job types it knows; other names are left ready.
+
+    `room` bounds the claim as a whole, each share bounds its queue.
+    """
+
+    worker_id: WorkerId
+    shares: tuple[QueueShare, ...]
+    names: frozenset[str]
+    room: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200."""
+
+    states: frozenset[State] = frozenset()
+    name: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    before: JobId | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeQuery:
+    """Terminal jobs of one state that finished more than `older_than` ago; at most `batch` per call."""
+
+    state: State
+    older_than: timedelta
+    batch: int = 1000
+
+
+class Wake(StrEnum):
+    """What a listener hears. A wake-up is only a hint to look sooner; it carries no data."""
+
+    READY = "ready"
+    REVOKED = "revoked"
+    FINISHED = "finished"
+    LOST = "lost"
+    LISTENING = "listening"
+
+
+class HeartbeatStore(Protocol):
+    """The verbs of the heartbeat thread, on a connection of its own, used from that thread's loop alone."""
+
+    async def renew(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> Renewal:
+        """Extend an unexpired lease by its own length and answer which of the claims in `held` are gone.
+
+        A lease that has passed, reaped or not, is refused (`is_held=False`): it never comes back.
+        """
+        ...
+
+    async def abandon(self, worker_id: WorkerId, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
+        """Mark claims whose bodies will not end as abandoned and let the worker's lease end after `lease`.
+
+        Fenced. Whoever takes them over reports `interrupted`, cause `abandoned`. Gives the number marked.
+        """
+        ...
+
+
+class JobDriver(Protocol):
+    """A store of jobs."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Give what this driver can do."""
+        ...
+
+    async def open(self) -> None:
+        """Make the store usable; refuses with `SCHEMA_OUTDATED` when its schema is older than the code."""
+        ...
+
+    async def close(self) -> None:
+        """Give every connection back. A closed driver answers `DRIVER_UNAVAILABLE`."""
+        ...
+
+    async def ping(self) -> None:
+        """Prove that the store answers, or raise."""
+        ...
+
+    # --- producers ---
+
+    async def enqueue(self, job: NewJob) -> Enqueued:
+        """Store one job, durable when this returns.
+
+        A key held by another job (live, or ended within its window) gives that job's id with `deduped`, or
+        `JOB_DUPLICATE` (detail `existing_id`) under `on_conflict="error"`, or `IDEMPOTENCY_MISMATCH` (detail
+        `existing_id`) when the fingerprint differs. A known `source_id` gives the first job, for ever deduped.
+        Repeating the same id is safe.
+        """
+        ...
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        """Store up to 50,000 jobs, all or none.
+
+        Answers in order. One refused job refuses the batch, its `index` in the details.
+        """
+        ...
+
+    # --- workers ---
+
+    async def register_worker(self, worker: NewWorker) -> WorkerId:
+        """Give a new worker id with a lease of `lease_ms` that starts now. Ids never repeat."""
+        ...
+
+    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+        """Show others how the worker learns of work (`listen`, `polling`) and whether it drains."""
+        ...
+
+    async def close_worker(self, worker_id: WorkerId) -> None:
+        """Close a worker in order. Claims it still has are returned uncounted by the next reap."""
+        ...
+
+    async def surrender(self, worker_id: WorkerId) -> tuple[Reaped, ...]:
+        """Give back every claim of a worker that judged its own lease over.
+
+        They are recorded as `lease_lost`, counted in no budget, and the worker is closed. What a reaper already took
+        stays as the reaper recorded it.
+        """
+        ...
+
+    async def publish_job_types(self, types: Sequence[JobTypeDoc]) -> None:
+        """Show the job types a worker serves; the newest publication of a name stands."""
+        ...
+
+    async def claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+        """Take ready jobs: priority, then resumed before new, then the order of becoming ready.
+
+        Never from paused queues, never names the worker does not know; nothing for a worker whose lease has passed or
+        that is closed. `QUEUES_EMPTY` without a share. Committed synchronously: a token that came back is on disk.
+        """
+        ...
+
+    async def release(self, tokens: Sequence[ClaimToken], *, cause: str) -> int:
+        """Hand claims back that were never begun.
+
+        Ready in the resumed lane, uncounted, no ledger row. Fenced. Gives the number released.
+        """
+        ...
+
+    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+        """Hand back what the store says this worker holds and it does not: claims whose reply was lost. Uncounted."""
+        ...
+
+    async def isolate(self, token: ClaimToken) -> bool:
+        """Record that a job one short of its crash budget now runs alone in its worker.
+
+        Fenced; False: the claim is gone.
+        """
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
+        """Close attempts with their outcomes, one commit, answers in order.
+
+        Each is fenced by its whole token and its worker's unexpired lease; one that is superseded leaves the others
+        settled. One that cannot be stored fails alone with an exception only if given alone; in a batch, callers
+        repeat one by one. Frees keys in the same commit.
+        """
+        ...
+
+    def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
+        """Open the heartbeat's own connection, on the running loop of the calling thread."""
+        ...
+
+    # --- maintenance, by any worker, no leader ---
+
+    async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
+        """Close workers whose lease has passed and take over claims of closed or absent workers.
+
+        Vanished: `crashed`, `crashes + 1`, ready in the resumed lane, dead at `max_crashes` (the last crash counts
+        only if the job ran alone). Abandoned, or of a worker closed in order: `interrupted`. Waits one lease after the
+        server's start.
+        """
+        ...
+
+    async def promote(self, batch: int = 1000) -> int:
+        """Make delayed jobs whose time has come ready.
+
+        Retries and scheduled work as new, snoozed and interrupted work resumed.
+        """
+        ...
+
+    async def expire(self, batch: int = 1000) -> int:
+        """End waiting jobs past their time as dead letters.
+
+        Past `max_queue_time` and never started: reason `expired`. Past `deadline`: reason `deadline`.
+        """
+        ...
+
+    async def purge(self, query: PurgeQuery) -> int:
+        """Delete one batch of old terminal jobs with their ledger.
+
+        Keys within their window stay. Gives the number deleted.
+        """
+        ...
+
+    # --- operators and readers ---
+
+    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+        """End a job for good, key freed, claim revoked, one commit. `JOB_NOT_FOUND` for an absent or foreign id.
+
+        Re-reads in a new statement while the job's token is moving.
+        """
+        ...
+
+    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
+        """Make a dead or cancelled job ready again with fresh budgets, ledger kept.
+
+        `JOB_STATE_CONFLICT` in another state (detail `state`), `JOB_DUPLICATE` when its key is taken, `JOB_NOT_FOUND`.
+        """
+        ...
+
+    async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        """Give one job with payload and result, in one snapshot; None when absent or another tenant's."""
+        ...
+
+    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+        """Give the ledger in order, the completing attempt last."""
+        ...
+
+    async def list(self, query: ListQuery) -> JobPage:
+        """Give one page of jobs, newest first, without payloads and results."""
+        ...
+
+    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+        """Group dead letters by job type, reason and error kind, most first."""
+        ...
+
+    async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
+        """Say which of these jobs are terminal or gone; one statement for all waiters of a process."""
+        ...
+
+    async def stats(self) -> Stats:
+        """Count jobs by state and queue."""
+        ...
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Give every queue that has jobs or a setting, by name."""
+        ...
+
+    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
+        """Stop claims from a queue at once; running jobs go on. Pausing a paused queue keeps the first pause."""
+        ...
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
+        ...
+
+    async def workers(self) -> tuple[WorkerView, ...]:
+        """Give live workers and those that left in the last hour, newest first."""
+        ...
+
+    async def job_types(self) -> tuple[JobTypeDoc, ...]:
+        """Give every published job type, its newest publication, by name."""
+        ...
+
+    async def database_time(self) -> datetime:
+        """Give the store's clock."""
+        ...
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+        """Call `on_wake` on the running loop for wake-ups while the context is open.
+
+        Re-establishes itself; `LOST` and `LISTENING` tell when polling must carry. A driver without wake-ups says
+        `LOST` once.
+        """
+        ...

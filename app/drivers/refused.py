@@ -1,0 +1,157 @@
+"""Stores that are not built: `redis://` and `nats://` addresses are understood and refused, by every method.
+
+Refusing at once is the point: a job accepted and dropped is worse than one refused. Built by the composition root.
+"""
+
+# ruff: noqa: ARG002, D102 - the signatures are the protocol's, and no argument matters
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+
+from ..domain.errors import NotImplementedYet
+from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
+from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ..domain.snapshot import (
+    AttemptView,
+    DeadGroup,
+    JobPage,
+    JobTypeDoc,
+    JobView,
+    NewWorker,
+    QueueView,
+    Reaped,
+    Stats,
+    WorkerView,
+)
+from .protocol import Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+
+REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
+
+
+class RefusedDriver:
+    """A `JobDriver` for a store that is not built: it knows its name and refuses everything else."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say that nothing is kept."""
+        return Capabilities(name=self._scheme, is_durable=False)
+
+    async def open(self) -> None:
+        raise self._refusal()
+
+    async def close(self) -> None:
+        raise self._refusal()
+
+    async def ping(self) -> None:
+        raise self._refusal()
+
+    async def enqueue(self, job: NewJob) -> Enqueued:
+        raise self._refusal()
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+        raise self._refusal()
+
+    async def register_worker(self, worker: NewWorker) -> WorkerId:
+        raise self._refusal()
+
+    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+        raise self._refusal()
+
+    async def close_worker(self, worker_id: WorkerId) -> None:
+        raise self._refusal()
+
+    async def surrender(self, worker_id: WorkerId) -> tuple[Reaped, ...]:
+        raise self._refusal()
+
+    async def publish_job_types(self, types: Sequence[JobTypeDoc]) -> None:
+        raise self._refusal()
+
+    async def claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+        raise self._refusal()
+
+    async def release(self, tokens: Sequence[ClaimToken], *, cause: str) -> int:
+        raise self._refusal()
+
+    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+        raise self._refusal()
+
+    async def isolate(self, token: ClaimToken) -> bool:
+        raise self._refusal()
+
+    async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
+        raise self._refusal()
+
+    def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
+        raise self._refusal()
+
+    async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
+        raise self._refusal()
+
+    async def promote(self, batch: int = 1000) -> int:
+        raise self._refusal()
+
+    async def expire(self, batch: int = 1000) -> int:
+        raise self._refusal()
+
+    async def purge(self, query: PurgeQuery) -> int:
+        raise self._refusal()
+
+    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+        raise self._refusal()
+
+    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
+        raise self._refusal()
+
+    async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        raise self._refusal()
+
+    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+        raise self._refusal()
+
+    async def list(self, query: ListQuery) -> JobPage:
+        raise self._refusal()
+
+    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+        raise self._refusal()
+
+    async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
+        raise self._refusal()
+
+    async def stats(self) -> Stats:
+        raise self._refusal()
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        raise self._refusal()
+
+    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
+        raise self._refusal()
+
+    async def resume_queue(self, queue: str) -> None:
+        raise self._refusal()
+
+    async def workers(self) -> tuple[WorkerView, ...]:
+        raise self._refusal()
+
+    async def job_types(self) -> tuple[JobTypeDoc, ...]:
+        raise self._refusal()
+
+    async def database_time(self) -> datetime:
+        raise self._refusal()
+
+    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+        raise self._refusal()
+
+    def _refusal(self) -> NotImplementedYet:
+        return NotImplementedYet(
+            f"there is no driver for {self._scheme}:// yet",
+            fix="set OUTLAST_DATABASE_URL to a postgresql:// address; no job was accepted here, none has to be moved",
+        )
+
+
+_: type[JobDriver] = RefusedDriver

@@ -1,0 +1,1 @@
+"""The jobs that come with the service. A worker runs them when `OUTLAST_JOBS` names their module."""

@@ -1,0 +1,1 @@
+"""The HTTP edge: routes, admission of bytes, keys, problem documents, probes."""

@@ -1,0 +1,154 @@
+"""The admin listener: probes and metrics on a port and threads of their own.
+
+A process whose event loop is blocked, or that drains, still shows itself here; it is the last thing to be closed.
+It is unauthenticated and meant for a loopback or cluster-internal address: nothing here names a tenant, a payload or
+an address. Used by every process that has a role, workers included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..control.render import render
+from ..domain.errors import SettingsInvalid
+from .headers import METRICS_MEDIA_TYPE, SECURITY_HEADERS
+from .probes import Readiness, Trouble
+
+_Answer = tuple[int, str, bytes]
+# A client that sends nothing must not keep a thread for ever.
+_IDLE_SECONDS = 10
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminProbes:
+    """What the listener asks the process, from its own threads: every callable must be safe there and return soon."""
+
+    is_live: Callable[[], bool]
+    is_started: Callable[[], bool]
+    readiness: Callable[[], Readiness]
+    metrics: Callable[[], bytes]
+    version: Mapping[str, str]
+
+
+class AdminListener:
+    """Serves the probes on `host:port`; port 0 takes a free one."""
+
+    def __init__(self, probes: AdminProbes, *, host: str, port: int) -> None:
+        self._probes = probes
+        self._host = host
+        self._wanted_port = port
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int:
+        """Give the port it listens on, after `start`."""
+        return self._wanted_port if self._server is None else int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Begin to listen. Raises `SETTINGS_INVALID` when the address cannot be had."""
+        try:
+            self._server = _server_class(self._host)((self._host, self._wanted_port), _handler_class(self._probes))
+        except OSError as exc:
+            raise SettingsInvalid(
+                f"the admin listener cannot have {self._host}:{self._wanted_port}: {exc.strerror}",
+                fix="choose a free port with OUTLAST_ADMIN_BIND",
+            ) from exc
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="admin", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the listener; stopping one that is not running changes nothing."""
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+        self._server = self._thread = None
+
+
+def on_loop(
+    loop: asyncio.AbstractEventLoop,
+    check: Callable[[], Coroutine[Any, Any, Readiness]],
+    *,
+    timeout_seconds: float = 2.0,
+) -> Callable[[], Readiness]:
+    """Make an asynchronous readiness check callable from another thread; a loop that does not answer is not ready."""
+
+    def ask() -> Readiness:
+        coroutine = check()
+        try:
+            answer = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            return Readiness(trouble=Trouble.LOOP)
+        try:
+            return answer.result(timeout_seconds)
+        except TimeoutError:
+            answer.cancel()
+            return Readiness(trouble=Trouble.LOOP)
+
+    return ask
+
+
+def _server_class(host: str) -> type[ThreadingHTTPServer]:
+    class _Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        daemon_threads = True
+        block_on_close = False
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A prober that hangs up is nothing to report."""
+
+    return _Server
+
+
+def _handler_class(probes: AdminProbes) -> type[BaseHTTPRequestHandler]:
+    answers: Mapping[str, Callable[[], _Answer]] = {
+        "/livez": lambda: _word(is_well=probes.is_live()),
+        "/startupz": lambda: _word(is_well=probes.is_started()),
+        "/readyz": lambda: _readiness(probes.readiness()),
+        "/metrics": lambda: (200, METRICS_MEDIA_TYPE, probes.metrics()),
+        "/version": lambda: (200, _JSON, render(probes.version)),
+    }
+
+    class _Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        server_version = "outlast"
+        sys_version = ""
+        timeout = _IDLE_SECONDS
+
+        def do_GET(self) -> None:
+            answer = answers.get(urlsplit(self.path).path)
+            status, media_type, body = answer() if answer else (404, _TEXT, b"not found\n")
+            self.send_response(status)
+            for name, value in SECURITY_HEADERS:
+                self.send_header(name, value)
+            self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815 - the names are http.server's
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+            """Probes come every few seconds; they are not logged."""
+
+    return _Handler
+
+
+def _word(*, is_well: bool) -> _Answer:
+    return (200, _TEXT, b"ok\n") if is_well else (503, _TEXT, b"unavailable\n")
+
+
+def _readiness(readiness: Readiness) -> _Answer:
+    return readiness.status, _JSON, render(readiness.document)

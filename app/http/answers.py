@@ -1,0 +1,287 @@
+"""What callers are answered, field by field, for the OpenAPI document and the tests.
+
+Answers are rendered from the store's views by `control.represent`, never through these models: a payload must not be
+decoded on its way out. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..domain.outcome import CancelVerdict, OutcomeKind
+from ..domain.state import State
+
+
+class Answer(BaseModel):
+    """An answer: exactly these fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class JobError(Answer):
+    """Why an attempt failed."""
+
+    type: str
+    message: str
+    code: str | None = Field(description="One of Outlast's codes, when the error has one.")
+    retryable: bool
+
+
+class AttemptError(JobError):
+    """Why an attempt failed, with its traceback."""
+
+    traceback: str | None
+
+
+class Claim(Answer):
+    """The worker that runs the job now, and until when it may."""
+
+    worker_id: str
+    claimed_at: datetime
+    expires_at: datetime | None
+    heartbeat_age_ms: int | None
+
+
+class WaitingOn(Answer):
+    """What a waiting run waits for."""
+
+    kind: Literal["sleep", "event"]
+    until: datetime | None
+    name: str | None
+
+
+class Trace(Answer):
+    """The trace the job was enqueued in."""
+
+    trace_id: str
+
+
+class Links(Answer):
+    """Where the rest is."""
+
+    self: str
+    result: str
+    attempts: str
+
+
+class JobSummary(Answer):
+    """A job as it stands, without payload and result."""
+
+    id: UUID
+    run_id: UUID
+    name: str
+    queue: str
+    state: State
+    state_reason: str | None = Field(description="Why it is dead, waits or was cancelled.")
+    last_outcome: OutcomeKind | None
+    attempt: int = Field(description="Counted failures so far, plus one while running and when done.")
+    max_attempts: int
+    claim_no: int = Field(description="Claims so far; never reset.")
+    crashes: int
+    max_crashes: int
+    interrupts: int
+    priority: int
+    tenant: str
+    run_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    wait_ms: int | None = Field(description="From due to the first start; null once it was claimed again.")
+    duration_ms: int | None
+    timeout_ms: int | None
+    late: bool = Field(description="Whether the body returned after it was told to stop.")
+    claim: Claim | None
+    error: JobError | None = Field(description="The last attempt's; cleared by done.")
+    progress: None
+    waiting_on: WaitingOn | None
+    tags: list[str]
+    meta: dict[str, Any] | None
+    idempotency_key: str | None
+    key_expires_at: datetime | None
+    parent_id: UUID | None
+    enqueued_by: str | None
+    trace: Trace | None
+    version: str = Field(description="Changes whenever the job does; the ETag.")
+    links: Links
+
+
+class Job(JobSummary):
+    """A job as it stands. Payload and result are left out for keys without the scope `payload:read`."""
+
+    payload: Any = None
+    result: Any = None
+
+
+class EnqueuedJob(Job):
+    """The job that now stands for the request."""
+
+    deduped: bool = Field(description="Whether it was there before.")
+
+
+class EnqueuedReceipt(Answer):
+    """The answer to a repeated enqueue whose job was deleted while its key is still taken."""
+
+    id: UUID
+    run_id: UUID
+    name: str
+    state: None
+    deduped: bool
+    key_expires_at: datetime | None
+    links: Links
+
+
+class CancelledJob(Job):
+    """The job after a cancel, and what the cancel found."""
+
+    verdict: CancelVerdict
+
+
+class JobList(Answer):
+    """One page of jobs, newest first."""
+
+    items: list[JobSummary]
+    next_cursor: str | None
+
+
+class Result(Answer):
+    """What a job returned; null as long as it has not."""
+
+    id: UUID
+    state: State
+    result: Any
+    links: Links
+
+
+class Attempt(Answer):
+    """One ended attempt."""
+
+    number: int
+    outcome: OutcomeKind
+    cause: str
+    counted: bool
+    worker_id: str | None
+    host: str | None
+    code_version: str | None
+    started_at: datetime | None
+    ended_at: datetime
+    duration_ms: int | None
+    step: str | None
+    error: AttemptError | None
+
+
+class AttemptList(Answer):
+    """The attempts of a job in order; of very many the first 20 and the last 80."""
+
+    items: list[Attempt]
+
+
+class JobTypeDocument(BaseModel):
+    """A job type as its workers publish it; new fields may appear."""
+
+    name: str
+    code_version: str
+    published_at: datetime | None
+
+
+class JobTypeList(Answer):
+    """Every published job type by name."""
+
+    items: list[JobTypeDocument]
+
+
+class Queue(Answer):
+    """A queue."""
+
+    name: str
+    depth: dict[State, int]
+    oldest_ready_ms: int | None
+    is_paused: bool
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
+
+
+class QueueList(Answer):
+    """Every queue that has jobs or a setting, by name."""
+
+    items: list[Queue]
+
+
+class Worker(Answer):
+    """A worker process."""
+
+    id: str
+    host: str
+    pid: int
+    code_version: str
+    queues: list[str]
+    concurrency: int
+    running: int
+    started_at: datetime
+    lease_expires_at: datetime
+    heartbeat_age_ms: int
+    drain_phase: str | None
+    wakeup: str | None
+    lost_at: datetime | None
+    closed_at: datetime | None
+
+
+class WorkerList(Answer):
+    """Live workers and those that left in the last hour, newest first."""
+
+    items: list[Worker]
+
+
+class Ready(Answer):
+    """Whether the process should get traffic."""
+
+    status: Literal["ready", "not_ready"]
+    reason: str | None = None
+
+
+class Version(Answer):
+    """What runs here."""
+
+    version: str
+    code_version: str
+
+
+class ProblemType(Answer):
+    """What a code means."""
+
+    code: str
+    title: str
+    status: int
+    description: str
+    retryable: bool
+
+
+class FieldProblem(BaseModel):
+    """One field that does not fit."""
+
+    place: Literal["body", "query", "path", "header"] = Field(alias="in")
+    pointer: str = Field(description="A JSON Pointer into that place.")
+    detail: str
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str = Field(description="Stable; what programs look at.")
+    fix: str = Field(description="A repair that works.")
+    retryable: bool
+    request_id: str
+    trace_id: str | None
+    errors: list[FieldProblem] | None = None
+    existing_id: UUID | None = None
+    state: State | None = None
+    error: JobError | None = None

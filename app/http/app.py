@@ -1,0 +1,86 @@
+"""The ASGI application, assembled from what it is given; there is no application at module level.
+
+Routes of later releases are not here: they answer like any path nobody serves. Called by the composition root, and by
+`outlast openapi`, which needs the routes alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from .. import __version__
+from .edge import Edge
+from .framework import translate_http_exception, translate_validation_error
+from .openapi import render_document
+from .routers import actions, enqueue, job_types, jobs, problems, process, queues, workers
+from .services import HttpServices
+
+_ROUTERS = (enqueue, jobs, actions, job_types, queues, workers, process, problems)
+_DESCRIPTION = (
+    "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"
+    " milliseconds, ids opaque. Every error is a problem document with a stable `code` and a `fix` that works."
+)
+
+Around = Callable[[], AbstractAsyncContextManager[None]]
+
+
+def create_app(services: HttpServices, *, around: Around = nullcontext) -> FastAPI:
+    """Build the application over its services.
+
+    Its lifespan enters `around` first (the composition root opens there what plain `uvicorn` would not) and runs the
+    shared waiter within.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with around(), _waiting(services):
+            yield
+
+    app = _bare_app(lifespan)
+    app.state.services = services
+    app.add_middleware(Edge, services=services)
+    return app
+
+
+def openapi_document() -> str:
+    """Give the OpenAPI document of this release."""
+    return render_document(_bare_app(None))
+
+
+def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None) -> FastAPI:
+    app = FastAPI(
+        title="Outlast",
+        summary="A durable background-job service.",
+        description=_DESCRIPTION,
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        exception_handlers={
+            HTTPException: translate_http_exception,
+            RequestValidationError: translate_validation_error,
+        },
+    )
+    for each in _ROUTERS:
+        app.include_router(each.router)
+    return app
+
+
+@asynccontextmanager
+async def _waiting(services: HttpServices) -> AsyncIterator[None]:
+    """Run the shared waiter for as long as the application is up."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(services.waiters.run(), name="http.waiters")
+        try:
+            yield
+        finally:
+            services.waiters.stop()

@@ -1,0 +1,49 @@
+"""What the edge has learnt about a request before it reaches a route, and the scopes a route asks for.
+
+Every route declares `Needs(...)`, or is one of the probes; a test walks the routes and refuses one without. The edge
+has authenticated by then, so a route without a marker would still not be open to strangers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import Request
+from starlette.types import Scope as AsgiScope
+
+from .auth import Identity, Scope
+from .problems import RequestFacts
+
+SCOPE_KEY = "outlast.caller"
+
+# The paths that answer strangers: what a load balancer and a kubelet ask.
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, and under which ids. `identity` is None on the open paths."""
+
+    facts: RequestFacts
+    identity: Identity | None
+    traceparent: str | None
+
+
+def caller_of(scope: AsgiScope) -> Caller:
+    """Give what the edge noted down."""
+    return cast("Caller", scope[SCOPE_KEY])
+
+
+class Needs:
+    """A dependency: the caller must hold these scopes. Gives the identity."""
+
+    def __init__(self, *scopes: Scope) -> None:
+        self.scopes = scopes
+
+    async def __call__(self, request: Request) -> Identity:
+        """Give the caller's identity. Raises `FORBIDDEN` when a scope is missing."""
+        identity = caller_of(request.scope).identity
+        assert identity is not None, "the edge authenticates every path that declares a scope"  # noqa: S101 - see above
+        identity.check(*self.scopes)
+        return identity

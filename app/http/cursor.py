@@ -1,0 +1,54 @@
+"""Page cursors: opaque to clients, checked by us.
+
+A cursor names the id a page ended with and the filters it was given out for, so it cannot be used with others. It is
+not secret and not signed: it carries nothing its holder has not been shown, and the caller's tenant is applied anyway.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from uuid import UUID
+
+from ..domain.errors import CursorInvalid
+from ..domain.job import JobId
+
+_FORMAT = b"\x01"
+_HASH_BYTES = 8
+_LENGTH = len(_FORMAT) + 16 + _HASH_BYTES
+
+
+def write_cursor(last: JobId, filters: Sequence[str | None]) -> str:
+    """Give the cursor that continues after `last` under these filters."""
+    return _encode(_FORMAT + last.bytes + _fingerprint(filters))
+
+
+def read_cursor(text: str, filters: Sequence[str | None]) -> JobId:
+    """Give the id a cursor continues after. Raises `CURSOR_INVALID` for any text not given out for these filters."""
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as exc:
+        raise _refusal("it was not given out here") from exc
+    # The decoder skips characters outside its alphabet; a cursor has one spelling.
+    if len(packed) != _LENGTH or not packed.startswith(_FORMAT) or _encode(packed) != text:
+        raise _refusal("it was not given out here")
+    if packed[-_HASH_BYTES:] != _fingerprint(filters):
+        raise _refusal("it was given out for other filters")
+    return JobId(UUID(bytes=packed[len(_FORMAT) : -_HASH_BYTES]))
+
+
+def _encode(packed: bytes) -> str:
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
+
+
+def _fingerprint(filters: Sequence[str | None]) -> bytes:
+    return hashlib.blake2b(repr(list(filters)).encode("utf-8", "replace"), digest_size=_HASH_BYTES).digest()
+
+
+def _refusal(why: str) -> CursorInvalid:
+    return CursorInvalid(
+        f"the cursor cannot be used: {why}",
+        fix="start again without a cursor and pass next_cursor on unchanged, with the same filters",
+    )

@@ -1,0 +1,144 @@
+"""How an operation is written down for the OpenAPI document: its answers, its problems, its body, its headers.
+
+Words and examples only; nothing here runs when a request is answered. Called by the routers at assembly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+Extra: TypeAlias = dict[str, Any]
+
+JOB_ID = "0198c0f4-7c1a-7b3e-9a55-3f0a1c2d4e5f"
+_TIME = "2026-11-29T12:00:00Z"
+
+LINKS_EXAMPLE = {
+    "self": f"/v1/jobs/{JOB_ID}",
+    "result": f"/v1/jobs/{JOB_ID}/result",
+    "attempts": f"/v1/jobs/{JOB_ID}/attempts",
+}
+SUMMARY_EXAMPLE: dict[str, Any] = {
+    "id": JOB_ID,
+    "run_id": JOB_ID,
+    "name": "demo.count_lines",
+    "queue": "default",
+    "state": "ready",
+    "state_reason": None,
+    "last_outcome": None,
+    "attempt": 0,
+    "max_attempts": 25,
+    "claim_no": 0,
+    "crashes": 0,
+    "max_crashes": 3,
+    "interrupts": 0,
+    "priority": 5,
+    "tenant": "default",
+    "run_at": None,
+    "created_at": _TIME,
+    "started_at": None,
+    "finished_at": None,
+    "wait_ms": None,
+    "duration_ms": None,
+    "timeout_ms": None,
+    "late": False,
+    "claim": None,
+    "error": None,
+    "progress": None,
+    "waiting_on": None,
+    "tags": ["nightly"],
+    "meta": {"ticket": 4711},
+    "idempotency_key": "nightly:2026-11-29",
+    "key_expires_at": None,
+    "parent_id": None,
+    "enqueued_by": "bootstrap",
+    "trace": None,
+    "version": "9f2c1e0ab34d5566",
+    "links": LINKS_EXAMPLE,
+}
+JOB_EXAMPLE = SUMMARY_EXAMPLE | {"payload": {}, "result": None}
+
+PROBLEMS: Mapping[int, tuple[str, str]] = {
+    400: ("The cursor is not valid.", "CURSOR_INVALID"),
+    401: ("A valid key is needed.", "UNAUTHENTICATED"),
+    403: ("The key may not do this.", "FORBIDDEN"),
+    404: ("There is no such thing, or none this key may see.", "JOB_NOT_FOUND"),
+    408: ("The body did not arrive in time.", "REQUEST_INVALID"),
+    409: ("The job's state or key does not allow this.", "JOB_STATE_CONFLICT"),
+    413: ("The body or the payload is too large.", "PAYLOAD_TOO_LARGE"),
+    415: ("The body is not plain JSON.", "MEDIA_UNSUPPORTED"),
+    422: ("The request, its JSON or its payload does not fit.", "REQUEST_INVALID"),
+    501: ("Part of the contract, and not built yet.", "NOT_IMPLEMENTED"),
+    503: ("The store cannot be reached.", "DRIVER_UNAVAILABLE"),
+}
+_EVERYWHERE = (401, 403, 422, 503)
+_WITH_BODY = (408, 413, 415, 501)
+
+PREFER = {
+    "name": "Prefer",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "RFC 7240. `wait=N`: hold the answer up to N seconds (60 at most) for the job to end.",
+    "example": "wait=10",
+}
+TRACEPARENT = {
+    "name": "traceparent",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "W3C trace context; kept with the job.",
+}
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "Not built yet: a request with it is refused with `NOT_IMPLEMENTED`. Use `idempotency_key`.",
+}
+IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "An ETag seen before; 304 while the job has not changed.",
+}
+
+
+def answer(model: type[BaseModel], description: str, example: object, **headers: str) -> dict[str, Any]:
+    """Write down one answer with a body; keywords name its headers (`_` for `-`)."""
+    written: dict[str, Any] = {
+        "model": model,
+        "description": description,
+        "content": {"application/json": {"examples": {"example": {"value": example}}}},
+    }
+    if headers:
+        written["headers"] = {
+            name.replace("_", "-"): {"description": text, "schema": {"type": "string"}}
+            for name, text in headers.items()
+        }
+    return written
+
+
+def problems(*statuses: int, has_body: bool = False) -> Responses:
+    """Write down the problems an operation can answer with, those of every operation among them."""
+    every = sorted({*statuses, *_EVERYWHERE, *(_WITH_BODY if has_body else ())})
+    return {status: {"$ref": f"#/components/responses/Problem{status}"} for status in every}
+
+
+def body(model: type[BaseModel], examples: Mapping[str, object], *, is_required: bool) -> Extra:
+    """Write down a request body; bodies are read by hand, so the framework does not know of them."""
+    return {
+        "requestBody": {
+            "required": is_required,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": f"#/components/schemas/{model.__name__}"},
+                    "examples": {name: {"value": value} for name, value in examples.items()},
+                }
+            },
+        }
+    }

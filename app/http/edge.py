@@ -1,0 +1,189 @@
+"""The outermost layer of the API: what is true of every request and every answer, whatever route it meets.
+
+Gives the request an id, refuses addresses and headers that cannot mean anything, authenticates before a byte of a
+body is read, turns every error into a problem document, and puts the security headers on every answer. Routes never
+see a request it refused. A fault of ours is reported once, here.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
+
+from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid
+from .auth import Identity
+from .caller import OPEN_PATHS, SCOPE_KEY, Caller
+from .headers import SECURITY_HEADERS
+from .problems import RequestFacts, is_fault, problem_response
+from .services import HttpServices
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.{0,64})?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL_BUT_TAB = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_LOCAL_HOST = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
+_LONGEST_TARGET = 8_192
+_UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class Edge:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, services: HttpServices) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        facts = _facts_of(scope)
+        with bound_contextvars(request_id=facts.request_id):
+            await self._answer(scope, _Answer(scope, receive, send, facts))
+
+    async def _answer(self, scope: Scope, answer: _Answer) -> None:
+        try:
+            scope[SCOPE_KEY] = self._admit(scope, answer.facts)
+            await self._app(scope, answer.receive, answer.send)
+        except ClientDisconnect:
+            return  # nobody is left to answer
+        except Exception as exc:  # noqa: BLE001 - every failure becomes an answer; what is ours is reported
+            await self._refuse(exc, scope, answer)
+
+    def _admit(self, scope: Scope, facts: RequestFacts) -> Caller:
+        _check_target(scope)
+        _check_headers(scope["headers"])
+        headers = Headers(scope=scope)
+        if self._services.auth.is_open:
+            _check_local(headers, scope["method"])
+        return Caller(facts=facts, identity=self._authenticate(scope, headers), traceparent=_traceparent_of(headers))
+
+    def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
+        if route_path(scope) in OPEN_PATHS:
+            return None
+        return self._services.auth.authenticate([value for name, value in headers.raw if name == b"authorization"])
+
+    async def _refuse(self, exc: Exception, scope: Scope, answer: _Answer) -> None:
+        error = exc if isinstance(exc, OutlastError) else Internal(type(exc).__name__, fix="see the log")
+        if is_fault(error):
+            self._services.telemetry.request_failed(
+                method=scope["method"], path=answer.facts.instance, code=error.code, error=exc
+            )
+        if answer.has_started:
+            raise exc
+        response = problem_response(error, answer.facts)
+        await response(scope, answer.receive, answer.send)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The two channels of a request, watched: what was read of the body, whether the answer has begun."""
+
+    scope: Scope
+    inner_receive: Receive
+    inner_send: Send
+    facts: RequestFacts
+    has_started: bool = False
+    is_read: bool = False
+
+    async def receive(self) -> Message:
+        """Give the next part of the body."""
+        message = await self.inner_receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self.is_read = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass a part of the answer on, the first one with the headers every answer carries."""
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS:
+                headers.setdefault(name, value)
+            headers["X-Request-Id"] = self.facts.request_id
+            if not self.is_read and _has_body(self.scope):
+                # Reading the rest of a refused body, to keep the connection, would be the caller's to choose.
+                headers["Connection"] = "close"
+        await self.inner_send(message)
+
+
+def route_path(scope: Scope) -> str:
+    """Give the path below the one the application is mounted under."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(root + "/") else path
+
+
+def _facts_of(scope: Scope) -> RequestFacts:
+    headers = Headers(scope=scope)
+    given = headers.get("x-request-id", "")
+    traceparent = _traceparent_of(headers)
+    return RequestFacts(
+        request_id=given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex,
+        instance=scope["path"],
+        trace_id=traceparent.split("-")[1] if traceparent else None,
+    )
+
+
+def _traceparent_of(headers: Headers) -> str | None:
+    """Give a valid W3C trace context; an invalid one starts no trace and refuses no request."""
+    given = headers.getlist("traceparent")
+    return given[0] if len(given) == 1 and _TRACEPARENT.fullmatch(given[0]) else None
+
+
+def _check_target(scope: Scope) -> None:
+    """Refuse paths and queries that are not UTF-8 once unescaped, hold control characters, or are endless."""
+    raw_path: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
+    for where, raw in (("path", raw_path), ("query", scope["query_string"])):
+        if len(raw) > _LONGEST_TARGET:
+            raise _bad(where, f"it is longer than {_LONGEST_TARGET} bytes", "send a shorter one")
+        try:
+            text = unquote_to_bytes(raw).decode("utf-8")
+        except UnicodeDecodeError:
+            raise _bad(where, "it is not UTF-8", "percent-encode UTF-8") from None
+        if _CONTROL.search(text):
+            raise _bad(where, "it holds a control character", "leave control characters out")
+
+
+def _check_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    for name, value in headers:
+        if _CONTROL_BUT_TAB.search(value) or _CONTROL_BUT_TAB.search(name):
+            raise _bad("header", "a header holds a control character", "leave control characters out")
+
+
+def _check_local(headers: Headers, method: str) -> None:
+    """Without keys, a page of another origin must not act through its visitor's browser.
+
+    A rebound DNS name shows in `Host`; a cross-site request shows in `Sec-Fetch-Site` or `Origin`.
+    """
+    host = headers.get("host", "")
+    if not _LOCAL_HOST.fullmatch(host):
+        raise Forbidden("without a key this service answers only to local names", fix="ask localhost or 127.0.0.1")
+    if method not in _UNSAFE_METHODS:
+        return
+    origin = headers.get("origin")
+    is_foreign = origin is not None and origin.partition("://")[2] != host
+    if is_foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        raise Forbidden("a page of another origin may not change anything here", fix="send the request yourself")
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def _bad(where: str, what: str, fix: str) -> RequestInvalid:
+    return RequestInvalid(
+        f"the {where} of the request cannot be read: {what}",
+        fix=fix,
+        errors=[{"in": where, "pointer": "", "detail": what}],
+    )

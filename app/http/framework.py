@@ -1,0 +1,89 @@
+"""The framework's own refusals, said in our words: no such route, no such method, query parameters that do not fit.
+
+Handlers only translate and raise on; the edge renders. Called by `app`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from ..domain.errors import Internal, NotFound, NotImplementedYet, OutlastError, RequestInvalid
+from .problems import HEADERS_DETAIL, STATUS_DETAIL
+
+# Query parameters of the contract that later releases bring: refused as such, never ignored.
+_LATER = frozenset(
+    {
+        "count", "created_after", "created_before", "error_code", "finished_after", "finished_before", "include", "key",
+        "parent_id", "run_at_after", "run_at_before", "sort", "tag", "tag_all", "worker_id",
+    }
+)  # fmt: skip
+_METHOD_NOT_ALLOWED = 405
+_NOT_FOUND = 404
+
+
+async def translate_http_exception(request: Request, exc: Exception) -> NoReturn:
+    """Raise the coded form of a routing refusal."""
+    assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class only
+    raise _coded(request, exc) from exc
+
+
+async def translate_validation_error(_request: Request, exc: Exception) -> NoReturn:
+    """Raise `REQUEST_INVALID` for parameters that do not fit; what was sent is not repeated."""
+    assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only
+    details = exc.errors()
+    later = sorted(str(detail["loc"][-1]) for detail in details if detail["loc"][-1] in _LATER)
+    if later:
+        raise NotImplementedYet(f"the parameter {later[0]} is not built yet", fix="leave it out") from exc
+    raise refusal(parameter_errors(details)) from exc
+
+
+def refusal(errors: Sequence[Mapping[str, str]]) -> RequestInvalid:
+    """Give the error for fields that do not fit."""
+    named = ", ".join(error["pointer"] or error["in"] for error in errors[:5])
+    return RequestInvalid(
+        f"{len(errors)} field{'s do' if len(errors) > 1 else ' does'} not fit: {named}",
+        fix="correct the fields named in `errors`; /openapi.json describes them",
+        errors=list(errors),
+    )
+
+
+def body_errors(exc: ValidationError) -> list[dict[str, str]]:
+    """Give the JSON Pointer and the complaint of each field of a body that does not fit."""
+    details = exc.errors(include_url=False, include_input=False, include_context=False)
+    return [{"in": "body", "pointer": _pointer(detail["loc"]), "detail": _complaint(detail)} for detail in details]
+
+
+def parameter_errors(details: Sequence[Any]) -> list[dict[str, str]]:
+    """Give the place and the complaint of each parameter that does not fit."""
+    return [
+        {"in": str(detail["loc"][0]), "pointer": _pointer(detail["loc"][1:]), "detail": _complaint(detail)}
+        for detail in details
+    ]
+
+
+def _coded(request: Request, exc: HTTPException) -> OutlastError:
+    if exc.status_code == _METHOD_NOT_ALLOWED:
+        allowed = (exc.headers or {}).get("Allow", "")
+        return RequestInvalid(
+            f"{request.method} is not possible here",
+            fix=f"use {allowed}" if allowed else "see /openapi.json",
+            **{STATUS_DETAIL: _METHOD_NOT_ALLOWED, HEADERS_DETAIL: dict(exc.headers or {})},
+        )
+    if exc.status_code == _NOT_FOUND:
+        return NotFound("there is nothing at this path", fix="see /openapi.json for what there is")
+    return Internal(f"the framework answered {exc.status_code}", fix="see the log")
+
+
+def _pointer(location: Sequence[int | str]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
+
+
+def _complaint(detail: ErrorDetails) -> str:
+    return detail["msg"].removeprefix("Value error, ")

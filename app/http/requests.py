@@ -1,0 +1,157 @@
+"""What callers send, field by field: strict models whose bounds are those of the store.
+
+Nothing is coerced and nothing unknown is let through. Fields that belong to the contract and are not built yet are
+known here, so that they can be refused as such. Called by the routers; the OpenAPI document is made from them.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ..domain.job import MAX_PRIORITY, NAME_PATTERN
+from ..domain.state import State
+from ..domain.text import is_printable
+
+_FIVE_YEARS_MS = 5 * 366 * 86_400_000
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_INSTANT = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+)
+_MICROSECOND_DIGITS = 6
+
+
+def read_uuid(text: str) -> UUID | None:
+    """Give the UUID of its one canonical spelling, None for any other text."""
+    return UUID(text) if _UUID.fullmatch(text) else None
+
+
+def _instant(value: object) -> object:
+    """Read RFC 3339 with an offset; a number is no instant, and neither are 24:00, a 60th second or a naive time."""
+    match = _INSTANT.fullmatch(value) if isinstance(value, str) and value.isascii() else None
+    if match is None:
+        raise ValueError("must be a time like 2027-01-31T12:00:00Z")
+    date, time, fraction, offset = match.groups()
+    micros = (fraction or ".0")[1:][:_MICROSECOND_DIGITS].ljust(_MICROSECOND_DIGITS, "0")
+    try:
+        written = f"{date}T{time}.{micros}{'+00:00' if offset in 'Zz' else offset}"
+        return datetime.fromisoformat(written).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("is no instant of the calendar") from None
+
+
+def _uuid(value: object) -> object:
+    found = read_uuid(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("must be a UUID")
+    return found
+
+
+def _printable(value: object) -> object:
+    if isinstance(value, str) and not is_printable(value, max_chars=len(value)):
+        raise ValueError("must be printable characters, and not blank")
+    return value
+
+
+def _number(value: object) -> object:
+    """Read a decimal number of a query; a sign, a blank or an underscore is none."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
+        return int(value)
+    if isinstance(value, int):
+        return value
+    raise ValueError("must be a whole number")
+
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower-case letters, digits and `_.:-`.")]
+Key = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=255)]
+Tag = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=64)]
+Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
+Milliseconds = Annotated[int, Field(ge=1, le=_FIVE_YEARS_MS)]
+
+
+class Strict(BaseModel):
+    """A body: its fields and nothing else, each of its own type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EnqueueBody(Strict):
+    """The body of `POST /v1/jobs`."""
+
+    name: Name = Field(description="The job type.")
+    payload: Any = Field(
+        description="What the job is about: any JSON the job type's schema accepts, kept and given back byte for byte."
+    )
+    queue: Name | None = Field(default=None, description="Another queue than the job type's own.")
+    priority: int | None = Field(default=None, ge=0, le=MAX_PRIORITY, description="0 to 9, lower first.")
+    run_at: Instant | None = Field(
+        default=None, description="Not before this time, RFC 3339. From a day ago to five years ahead."
+    )
+    delay_ms: int | None = Field(default=None, ge=0, le=_FIVE_YEARS_MS, description="Not before so long from now.")
+    max_attempts: int | None = Field(default=None, ge=1, le=32_000, description="At most the job type's own.")
+    timeout_ms: Milliseconds | None = Field(default=None, description="One attempt's time; at most the job type's own.")
+    idempotency_key: Key | None = Field(
+        default=None, description="At most one live job per name, tenant and key; a second enqueue gives the first job."
+    )
+    on_conflict: Literal["return", "error"] | None = Field(
+        default=None, description="What a taken key does: give the job that has it, or answer `JOB_DUPLICATE`."
+    )
+    dedupe_for_ms: Milliseconds | None = Field(
+        default=None, description="The key stays taken at least so long from now, even when the job has ended."
+    )
+    tags: list[Tag] = Field(default_factory=list, max_length=20, description="Words to find the job by.")
+    meta: dict[str, Any] | None = Field(
+        default=None, description="Facts of the caller's own, flat, at most 4 KiB, kept and given back byte for byte."
+    )
+    parent_id: Annotated[UUID, BeforeValidator(_uuid, json_schema_input_type=UUID)] | None = Field(
+        default=None, description="The job this one belongs to."
+    )
+    callback: Any = Field(default=None, description="Not built yet; refused with `NOT_IMPLEMENTED`.")
+
+    @model_validator(mode="after")
+    def _one_start(self) -> EnqueueBody:
+        if self.run_at is not None and self.delay_ms is not None:
+            raise ValueError("run_at and delay_ms exclude each other")
+        return self
+
+
+class CancelBody(Strict):
+    """The body of `POST /v1/jobs/{id}/cancel`, which may be left out."""
+
+    reason: Key | None = Field(default=None, description="Becomes the job's `state_reason`.")
+
+
+class RetryBody(Strict):
+    """The body of `POST /v1/jobs/{id}/retry`, which may be left out."""
+
+    mode: Literal["resume", "fresh"] = Field(
+        default="resume", description="Both start the job from its beginning: no release yet records steps."
+    )
+    from_step: Any = Field(default=None, description="Not built yet; refused with `NOT_IMPLEMENTED`.")
+
+
+class PauseBody(Strict):
+    """The body of `POST /v1/queues/{name}/pause`, which may be left out."""
+
+    reason: Key | None = Field(default=None, description="Shown wherever the pause is.")
+
+
+class NoBody(Strict):
+    """The body of an action that takes none; `{}` is welcome."""
+
+
+class ListParams(BaseModel):
+    """The query of `GET /v1/jobs`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    state: list[State] = Field(default_factory=list, description="Repeat it to ask for several states.")
+    name: Name | None = Field(default=None, description="The job type.")
+    queue: Name | None = Field(default=None, description="The queue.")
+    tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
+    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")

@@ -1,0 +1,58 @@
+"""The API as a part of a process: its listener starts, drains and stops like every other role.
+
+At accept waiting requests are answered, requests under way go on; the listener closes when the roles before it are
+done. Also keeps the queue gauges of a process without a worker fresh. Called by the composition root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..domain.errors import OutlastError
+from ..domain.snapshot import Stats
+from ..lifecycle.drain import DrainNotice
+from ..lifecycle.role import Life, Role
+from ..lifecycle.tasks import first_of
+from .server import HttpServer
+from .services import HttpServices
+
+_COUNT_SECONDS = 15.0
+
+
+class ApiRole(Role):
+    """Serves HTTP on `server`; `count` reads the store's counts for the gauges."""
+
+    def __init__(self, server: HttpServer, services: HttpServices, *, count: Callable[[], Awaitable[Stats]]) -> None:
+        super().__init__("api")
+        self._server = server
+        self._services = services
+        self._count = count
+
+    @property
+    def port(self) -> int:
+        """Give the port it listens on, after `start`."""
+        return self._server.port
+
+    def told(self, life: Life, notice: DrainNotice) -> None:  # noqa: ARG002 - the same for every drain
+        """Answer every request that waits for a job to finish."""
+        self._services.waiters.stop()
+
+    async def live(self, life: Life) -> None:
+        """Listen until told to leave."""
+        await self._server.start()
+        life.running()
+        try:
+            while not await first_of(life.is_leaving, within=_COUNT_SECONDS):
+                await self._refresh()
+        finally:
+            life.idle()
+            await self._server.stop()
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(_COUNT_SECONDS):
+                self._services.telemetry.store_counted(await self._count())
+        except (OutlastError, TimeoutError):
+            # The store is away: the gauges stay as they were, and readiness tells about the outage.
+            return

@@ -1,0 +1,160 @@
+"""`POST /v1/jobs`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from ...control.jobs import EnqueueRequest, Placed
+from ...control.render import Document
+from ...control.represent import job_document, links_of, receipt_document
+from ...domain.errors import JobNotFound, NotImplementedYet, PayloadInvalid
+from ...domain.job import JobId
+from ...domain.snapshot import JobView
+from ...domain.state import TERMINAL
+from ..answers import EnqueuedJob, EnqueuedReceipt
+from ..auth import Identity, Scope
+from ..body import Body, read_body
+from ..caller import Needs, caller_of
+from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, PREFER, TRACEPARENT, answer, body, problems
+from ..prefer import Preferences, read_preferences
+from ..replies import RETRY_AFTER, etag_of, reply
+from ..requests import EnqueueBody
+from ..services import HttpServices, Services
+
+router = APIRouter(tags=["jobs"])
+
+_EXAMPLES = {
+    "now": {"name": "demo.count_lines", "payload": {}},
+    "once": {"name": "demo.count_lines", "payload": {}, "idempotency_key": "nightly:2026-11-29", "tags": ["nightly"]},
+    "later": {"name": "demo.count_lines", "payload": {}, "delay_ms": 60_000, "priority": 2},
+}
+_DEDUPED = JOB_EXAMPLE | {"deduped": True}
+_FRESH = JOB_EXAMPLE | {"deduped": False}
+
+
+@router.post(
+    "/v1/jobs",
+    operation_id="enqueueJob",
+    summary="Enqueue a job",
+    status_code=201,
+    response_model=None,
+    responses={
+        201: answer(EnqueuedJob, "A new job.", _FRESH, Location="The job.", ETag="Its version."),
+        200: answer(EnqueuedJob, "The key's job, or the job ended while the request waited.", _DEDUPED)
+        | {"model": EnqueuedJob | EnqueuedReceipt},
+        202: answer(EnqueuedJob, "`Prefer: wait` ran out before the job ended.", _FRESH, Location="The job."),
+        **problems(404, 409, has_body=True),
+    },
+    openapi_extra=body(EnqueueBody, _EXAMPLES, is_required=True)
+    | {"parameters": [PREFER, TRACEPARENT, IDEMPOTENCY_KEY]},
+)
+async def enqueue_job(
+    request: Request, services: Services, identity: Annotated[Identity, Depends(Needs(Scope.JOBS_WRITE))]
+) -> Response:
+    """Store a job, durable when the answer arrives; or give the live job that holds the same key."""
+    refuse_request_key(request)
+    sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
+    asked = _asked(sent, request, identity)
+    placed = await _enqueue(services, asked, identity)
+    preferences = read_preferences(request.headers.getlist("prefer"))
+    view = await _settled_view(services, placed, identity, preferences)
+    return _answer(request, placed, view, identity, preferences)
+
+
+def refuse_request_key(request: Request) -> None:
+    """Refuse the header that promises a repeated request its first answer: nothing here would keep the promise."""
+    if "idempotency-key" in request.headers:
+        raise NotImplementedYet(
+            "the Idempotency-Key header is not built yet",
+            fix="leave it out; the field idempotency_key makes repeating an enqueue safe, and other actions always are",
+        )
+
+
+def _asked(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
+    if sent.values.get("callback") is not None:
+        raise NotImplementedYet(
+            "callbacks are not built yet", fix="leave `callback` out and wait with `Prefer: wait=N`"
+        )
+    fields = sent.parse(EnqueueBody)
+    return EnqueueRequest(
+        name=fields.name,
+        payload_text=sent.texts["payload"],
+        queue=fields.queue,
+        priority=fields.priority,
+        run_at=fields.run_at,
+        delay=_milliseconds(fields.delay_ms),
+        max_attempts=fields.max_attempts,
+        timeout=_milliseconds(fields.timeout_ms),
+        idempotency_key=fields.idempotency_key,
+        on_conflict=fields.on_conflict,
+        dedupe_for=_milliseconds(fields.dedupe_for_ms),
+        tags=tuple(fields.tags),
+        meta=None if fields.meta is None else sent.texts["meta"],
+        parent_id=None if fields.parent_id is None else JobId(fields.parent_id),
+        traceparent=caller_of(request.scope).traceparent,
+        enqueued_by=identity.name,
+        tenant=identity.tenant,
+    )
+
+
+async def _enqueue(services: HttpServices, asked: EnqueueRequest, identity: Identity) -> Placed:
+    try:
+        return await services.jobs.enqueue(asked, tenant=identity.tenant)
+    except PayloadInvalid as exc:
+        raise _within_body(exc) from exc
+
+
+def _within_body(error: PayloadInvalid) -> PayloadInvalid:
+    """Let pointers into the payload point into the body that was sent."""
+    found = error.details.get("errors")
+    errors = [
+        {"in": "body", "pointer": f"/payload{each['pointer']}", "detail": each["message"]}
+        for each in (found if isinstance(found, list) else [])
+    ]
+    return PayloadInvalid(error.cause, fix=error.fix, errors=errors)
+
+
+def _milliseconds(value: int | None) -> timedelta | None:
+    return None if value is None else timedelta(milliseconds=value)
+
+
+async def _settled_view(
+    services: HttpServices, placed: Placed, identity: Identity, preferences: Preferences
+) -> JobView | None:
+    """Give the job after the wait that was asked for; None when only its key outlived it."""
+    at_most = timedelta(seconds=preferences.wait_seconds or 0)
+    try:
+        return await services.jobs.wait(placed.answer.id, tenant=identity.tenant, at_most=at_most)
+    except JobNotFound:
+        return None
+
+
+def _answer(
+    request: Request, placed: Placed, view: JobView | None, identity: Identity, preferences: Preferences
+) -> Response:
+    root = request.scope.get("root_path", "")
+    job_id = str(placed.answer.id)
+    status = _status(placed, view, preferences)
+    headers = {"Location": str(links_of(job_id, root)["self"])}
+    headers |= preferences.applied(minimal=preferences.is_minimal)
+    headers |= RETRY_AFTER if status == 202 else {}  # noqa: PLR2004 - a status
+    headers |= {} if view is None else {"ETag": etag_of(view)}
+    if preferences.is_minimal:
+        return Response(status_code=status, headers=headers)
+    document: Document
+    if view is None:
+        document = receipt_document(placed.job, job_id=job_id, run_id=str(placed.answer.run_id), root=root)
+    else:
+        document = job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root)
+    document |= {"deduped": placed.answer.deduped, "key_expires_at": placed.answer.key_expires_at}
+    return reply(document, status=status, headers=headers)
+
+
+def _status(placed: Placed, view: JobView | None, preferences: Preferences) -> int:
+    if preferences.wait_seconds is not None and view is not None:
+        return 200 if view.state in TERMINAL else 202
+    return 200 if placed.answer.deduped else 201

@@ -1,0 +1,204 @@
+"""Reading jobs: `GET /v1/jobs`, `/v1/jobs/{id}`, its attempts, its result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from ...control.jobs import ListQuery, job_not_found
+from ...control.render import raw
+from ...control.represent import attempt_document, error_document, job_document, links_of
+from ...domain.errors import Forbidden, JobFailed
+from ...domain.job import JobId
+from ...domain.snapshot import JobView
+from ...domain.state import TERMINAL, State
+from ..answers import AttemptList, Job, JobList, Result
+from ..auth import Identity, Scope
+from ..caller import Needs
+from ..cursor import read_cursor, write_cursor
+from ..documents import (
+    IF_NONE_MATCH,
+    JOB_EXAMPLE,
+    JOB_ID,
+    LINKS_EXAMPLE,
+    PREFER,
+    SUMMARY_EXAMPLE,
+    answer,
+    problems,
+)
+from ..framework import refusal
+from ..prefer import read_preferences
+from ..replies import RETRY_AFTER, etag_of, is_known, reply
+from ..requests import ListParams, read_uuid
+from ..services import Services
+
+router = APIRouter(tags=["jobs"])
+
+Reader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
+PayloadReader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ, Scope.PAYLOAD_READ))]
+
+_RESULT = {"id": JOB_ID, "state": "done", "result": {"lines": 120_000}, "links": LINKS_EXAMPLE}
+_ATTEMPT = {
+    "number": 1,
+    "outcome": "retried",
+    "cause": "error",
+    "counted": True,
+    "worker_id": "17",
+    "host": "worker-5f7c",
+    "code_version": "1.4.2",
+    "started_at": "2026-11-29T12:00:00.100000Z",
+    "ended_at": "2026-11-29T12:00:01.350000Z",
+    "duration_ms": 1_250,
+    "step": None,
+    "error": {
+        "type": "ConnectionError",
+        "message": "the mail server hung up",
+        "code": None,
+        "retryable": True,
+        "traceback": "Traceback (most recent call last): …",
+    },
+}
+
+
+@router.get(
+    "/v1/jobs",
+    operation_id="listJobs",
+    summary="List jobs, newest first",
+    response_model=None,
+    responses={
+        200: answer(
+            JobList, "One page.", {"items": [SUMMARY_EXAMPLE], "next_cursor": None}, Link="The next page, if any."
+        ),
+        **problems(400, 501),
+    },
+)
+async def list_jobs(
+    request: Request, services: Services, identity: Reader, params: Annotated[ListParams, Query()]
+) -> Response:
+    """Give one page of jobs without payloads; `next_cursor` continues it under the same filters."""
+    _refuse_repeated(request)
+    tenant = _visible_tenant(identity, params.tenant)
+    states = frozenset(params.state)
+    filters = (*sorted(states), params.name, params.queue, tenant)
+    page = await services.jobs.list(
+        ListQuery(
+            states=states,
+            name=params.name,
+            queue=params.queue,
+            tenant=tenant,
+            before=None if params.cursor is None else read_cursor(params.cursor, filters),
+            limit=params.limit,
+        )
+    )
+    root = request.scope.get("root_path", "")
+    cursor = None if page.next_after is None else write_cursor(page.next_after, filters)
+    items = [job_document(view, with_payload=False, root=root) for view in page.items]
+    following = str(request.url.include_query_params(cursor=cursor).query)
+    headers = {} if cursor is None else {"Link": f'<{root}/v1/jobs?{following}>; rel="next"'}
+    return reply({"items": items, "next_cursor": cursor}, headers=headers)
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    operation_id="getJob",
+    summary="Describe a job",
+    response_model=None,
+    responses={
+        200: answer(Job, "The job.", JOB_EXAMPLE, ETag="Its version."),
+        304: {"description": "The job has not changed."},
+        **problems(404),
+    },
+    openapi_extra={"parameters": [IF_NONE_MATCH]},
+)
+async def get_job(request: Request, job_id: str, services: Services, identity: Reader) -> Response:
+    """Give one job as it stands, with payload and result byte for byte as they were stored."""
+    view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
+    headers = {"ETag": etag_of(view)}
+    if is_known(view, request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers)
+    root = request.scope.get("root_path", "")
+    document = job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root)
+    return reply(document, headers=headers)
+
+
+@router.get(
+    "/v1/jobs/{job_id}/attempts",
+    operation_id="listAttempts",
+    summary="List a job's attempts",
+    response_model=None,
+    responses={200: answer(AttemptList, "The attempts in order.", {"items": [_ATTEMPT]}), **problems(404)},
+)
+async def list_attempts(job_id: str, services: Services, identity: Reader) -> Response:
+    """Give every ended attempt with its outcome, and its error when it had one."""
+    attempts = await services.jobs.attempts(parse_job_id(job_id), tenant=identity.tenant)
+    return reply({"items": [attempt_document(attempt) for attempt in attempts]})
+
+
+@router.get(
+    "/v1/jobs/{job_id}/result",
+    operation_id="getResult",
+    summary="Read or await a job's result",
+    response_model=None,
+    responses={
+        200: answer(Result, "The job is done.", _RESULT),
+        202: answer(
+            Result,
+            "Not yet.",
+            _RESULT | {"state": "running", "result": None},
+            Retry_After="Seconds to let pass before asking again.",
+        ),
+        **problems(404, 409),
+    },
+    openapi_extra={"parameters": [PREFER]},
+)
+async def get_result(request: Request, job_id: str, services: Services, identity: PayloadReader) -> Response:
+    """Give the result of a done job, `JOB_FAILED` for a dead or cancelled one, 202 while it is still to come."""
+    preferences = read_preferences(request.headers.getlist("prefer"))
+    at_most = timedelta(seconds=preferences.wait_seconds or 0)
+    view = await services.jobs.wait(parse_job_id(job_id), tenant=identity.tenant, at_most=at_most)
+    if view.state in TERMINAL and view.state is not State.DONE:
+        raise _failed(view)
+    root = request.scope.get("root_path", "")
+    document = {
+        "id": view.id,
+        "state": view.state,
+        "result": raw(view.result),
+        "links": links_of(str(view.id), root),
+    }
+    is_done = view.state is State.DONE
+    headers = preferences.applied() | ({} if is_done else RETRY_AFTER)
+    return reply(document, status=200 if is_done else 202, headers=headers)
+
+
+def parse_job_id(text: str) -> JobId:
+    """Give the id a path names. Raises `JOB_NOT_FOUND`: ids are opaque, and this cannot be one."""
+    found = read_uuid(text)
+    if found is None:
+        raise job_not_found(text)
+    return JobId(found)
+
+
+def _failed(view: JobView) -> JobFailed:
+    return JobFailed(
+        f"job {view.id} is {view.state}: {view.state_reason or 'no reason given'}",
+        fix=f"read /v1/jobs/{view.id}/attempts, mend the cause, then POST /v1/jobs/{view.id}/retry",
+        state=view.state.value,
+        error=None if view.error is None else error_document(view.error),
+    )
+
+
+def _visible_tenant(identity: Identity, asked: str | None) -> str | None:
+    if identity.tenant is not None and asked not in (None, identity.tenant):
+        raise Forbidden(f"the key may not see the tenant {asked!r}", fix="leave `tenant` out, or use a key of it")
+    return identity.tenant or asked
+
+
+def _refuse_repeated(request: Request) -> None:
+    counts = Counter(name for name, _ in request.query_params.multi_items() if name != "state")
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise refusal([{"in": "query", "pointer": f"/{name}", "detail": "is given twice"} for name in repeated])

@@ -1,0 +1,97 @@
+"""Queues: `GET /v1/queues`, `/v1/queues/{name}`, and their pause and resume."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from ...control.represent import queue_document
+from ..answers import Queue, QueueList
+from ..auth import Identity, Scope
+from ..body import read_optional_body
+from ..caller import Needs
+from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..replies import reply
+from ..requests import NoBody, PauseBody
+from ..services import Services
+from .enqueue import refuse_request_key
+
+router = APIRouter(tags=["queues"])
+
+Reader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
+Operator = Annotated[Identity, Depends(Needs(Scope.OPERATE))]
+
+_EXAMPLE = {
+    "name": "mail",
+    "depth": {"delayed": 2, "ready": 14, "running": 5, "suspended": 0, "held": 0},
+    "oldest_ready_ms": 830,
+    "is_paused": False,
+    "paused_at": None,
+    "paused_by": None,
+    "pause_reason": None,
+}
+_PAUSED = _EXAMPLE | {
+    "is_paused": True,
+    "paused_at": "2026-11-29T12:00:00Z",
+    "paused_by": "bootstrap",
+    "pause_reason": "the mail server moves",
+}
+
+
+@router.get(
+    "/v1/queues",
+    operation_id="listQueues",
+    summary="List queues",
+    response_model=None,
+    responses={200: answer(QueueList, "Every queue by name.", {"items": [_EXAMPLE]}), **problems()},
+)
+async def list_queues(services: Services, _identity: Reader) -> Response:
+    """Give every queue that has jobs or a setting, with its depth and the age of its oldest ready job."""
+    return reply({"items": [queue_document(queue) for queue in await services.queues.list()]})
+
+
+@router.get(
+    "/v1/queues/{name}",
+    operation_id="getQueue",
+    summary="Describe a queue",
+    response_model=None,
+    responses={200: answer(Queue, "The queue.", _EXAMPLE), **problems(404)},
+)
+async def get_queue(name: str, services: Services, _identity: Reader) -> Response:
+    """Give one queue."""
+    return reply(queue_document(await services.queues.find(name)))
+
+
+@router.post(
+    "/v1/queues/{name}/pause",
+    operation_id="pauseQueue",
+    summary="Pause a queue",
+    response_model=None,
+    responses={200: answer(Queue, "The queue, paused.", _PAUSED), **problems(has_body=True)},
+    openapi_extra=body(PauseBody, {"reason": {"reason": "the mail server moves"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def pause_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
+    """Stop workers from taking jobs of this queue; running ones go on. A paused queue keeps its first pause."""
+    refuse_request_key(request)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    reason = sent.parse(PauseBody).reason
+    return reply(queue_document(await services.queues.pause(name, by=identity.name, reason=reason)))
+
+
+@router.post(
+    "/v1/queues/{name}/resume",
+    operation_id="resumeQueue",
+    summary="Resume a queue",
+    response_model=None,
+    responses={200: answer(Queue, "The queue, not paused.", _EXAMPLE), **problems(has_body=True)},
+    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def resume_queue(request: Request, name: str, services: Services, _identity: Operator) -> Response:
+    """Let workers take jobs of this queue again; resuming one that is not paused changes nothing."""
+    refuse_request_key(request)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    sent.parse(NoBody)
+    return reply(queue_document(await services.queues.resume(name)))

@@ -1,0 +1,111 @@
+"""The API's listener: uvicorn run as a part of a process that has its own idea of signals and exits.
+
+It owns the listening socket and the server's task. It handles no signal, logs nothing of its own, trusts no forwarded
+header, and ends in the time it is given. Called by the composition root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from ..domain.errors import SettingsInvalid
+
+_BACKLOG = 2_048
+
+
+class HttpServer:
+    """Serves one application on `host:port`; port 0 takes a free one."""
+
+    def __init__(self, app: FastAPI, *, host: str, port: int, graceful_seconds: float = 5.0) -> None:
+        self._app = app
+        self._host = host
+        self._port = port
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",  # run here, where a failure is an exception and not an exit
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
+            backlog=_BACKLOG,
+            timeout_graceful_shutdown=max(1, round(graceful_seconds)),
+        )
+        self._server = _QuietServer(config)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """Give the port it listens on, after `start`."""
+        return self._port
+
+    async def start(self) -> None:
+        """Listen and answer; returns once requests are answered.
+
+        Raises:
+            SettingsInvalid: the address cannot be had.
+        """
+        listening = _bind(self._host, self._port)
+        self._port = int(listening.getsockname()[1])
+        started = asyncio.Event()
+        self._task = asyncio.create_task(self._run(listening, started), name="http.server")
+        waiting = asyncio.create_task(started.wait(), name="http.server.started")
+        try:
+            await asyncio.wait((self._task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def wait(self) -> None:
+        """Return when the server has ended, by `stop` or by a failure, which is raised."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Take no more connections, let requests under way end in the graceful time, return when all is closed."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+
+    async def _run(self, listening: socket.socket, started: asyncio.Event) -> None:
+        with contextlib.closing(listening):
+            async with self._app.router.lifespan_context(self._app):
+                self._server.on_started = started.set
+                await self._server.serve(sockets=[listening])
+
+
+class _QuietServer(uvicorn.Server):
+    """A server that leaves signals to their one owner and says when it answers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.on_started: Callable[[], None] = lambda: None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_started()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host.strip("[]"), port))
+    except OSError as exc:
+        listening.close()
+        raise SettingsInvalid(
+            f"the API cannot have {host}:{port}: {exc.strerror}", fix="choose a free port with OUTLAST_BIND"
+        ) from exc
+    return listening

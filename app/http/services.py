@@ -1,0 +1,51 @@
+"""What the routes are given: one frozen bundle, built by the composition root.
+
+Routes ask for it by dependency; nothing here is global. Called by `app` and the routers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from ..control.catalogue import TypeCatalogue
+from ..control.fleet import FleetControl
+from ..control.jobs import JobControl
+from ..control.queues import QueueControl
+from ..control.waiting import ResultWaiters
+from ..observability.telemetry import Telemetry
+from .auth import Auth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpServices:
+    """Everything the HTTP surface needs from the process it runs in.
+
+    `ping` proves that the store answers; `is_started` turns true once it was opened with a current schema;
+    `is_draining` once the process was told to go. `payload_max_bytes` bounds a payload; a body may hold a little more.
+    """
+
+    jobs: JobControl
+    queues: QueueControl
+    catalogue: TypeCatalogue
+    fleet: FleetControl
+    waiters: ResultWaiters
+    auth: Auth
+    telemetry: Telemetry
+    version: str
+    code_version: str
+    payload_max_bytes: int
+    ping: Callable[[], Awaitable[None]]
+    is_started: Callable[[], bool]
+    is_draining: Callable[[], bool]
+
+
+async def services_of(request: Request) -> HttpServices:
+    """Give the bundle of the application a request came to."""
+    return cast("HttpServices", request.app.state.services)
+
+
+Services = Annotated[HttpServices, Depends(services_of)]

@@ -1,0 +1,28 @@
+"""What a job author imports. Importing it, or a module that declares jobs, registers nothing and opens nothing."""
+
+from ..domain.retry import RetryPolicy
+from .client import Client, use_client
+from .context import JobContext
+from .describe import describe, describe_jobs
+from .exits import RetryAfter, Snooze, Terminal
+from .handle import JobHandle, job
+from .planned import Limit, Rate, schedule
+from .registry import Registry
+
+__all__ = [
+    "Client",
+    "JobContext",
+    "JobHandle",
+    "Limit",
+    "Rate",
+    "Registry",
+    "RetryAfter",
+    "RetryPolicy",
+    "Snooze",
+    "Terminal",
+    "describe",
+    "describe_jobs",
+    "job",
+    "schedule",
+    "use_client",
+]

@@ -1,0 +1,62 @@
+"""Values to JSON text by their declared type, every digit kept and nothing mended on the way.
+
+A value that has no JSON form is refused: a NaN that silently became null would be found by whoever reads it.
+Called for payloads and results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+
+from pydantic_core import PydanticSerializationError
+
+# What a serialiser, pydantic's or an author's own, says when a value does not fit; anything else is a fault of its own.
+_REFUSALS = (PydanticSerializationError, ValueError, TypeError, RecursionError)
+_EXPECTED = re.compile(r"Expected (`[^`]+`)")
+
+
+class UnencodableError(Exception):
+    """The value has no JSON form; the message says why."""
+
+
+def encode_value(dump: Callable[..., object]) -> str:
+    """Give the JSON text of a value; `dump` is pydantic's own, of a model or of an adapter, with the value bound.
+
+    Raises:
+        UnencodableError: another type, a circular or too deep value, NaN or infinity, or no JSON form at all.
+    """
+    try:
+        plain = dump(mode="json", by_alias=True, warnings="error")
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        # Where no type says float, pydantic turns NaN and infinity into null; its Python form still has them.
+        if "null" in text and _has_odd_float(dump(mode="python", by_alias=True)):
+            raise UnencodableError("it holds NaN or infinity")
+    except _REFUSALS as exc:
+        raise UnencodableError(_reason(exc)) from exc
+    return text
+
+
+def _has_odd_float(root: object) -> bool:
+    todo = [root]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return True
+        elif isinstance(value, Mapping):
+            todo.extend(value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            todo.extend(value)
+    return False
+
+
+def _reason(exc: Exception) -> str:
+    """Say what is wrong. Of pydantic's mismatches only the type is kept: the value follows, and is not for messages."""
+    if isinstance(exc, RecursionError):
+        return "it is nested too deep, or contains itself"
+    said = str(exc) or type(exc).__name__
+    expected = _EXPECTED.search(said)
+    return said.splitlines()[0] if expected is None else f"it is not the declared {expected[1]}"

@@ -1,0 +1,87 @@
+"""From a call in code to an enqueue request: the payload becomes text, the options become fields.
+
+Called by handles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ..domain.errors import OutboxNoTx, PayloadInvalid, RequestInvalid
+from .describe import Declared
+from .encoding import UnencodableError, encode_value
+from .options import EnqueueOptions, ManyOptions
+from .planned import refuse
+from .request import EnqueueRequest
+
+_FIELDS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+def request_of(handle: Declared, payload: object, options: EnqueueOptions | ManyOptions) -> EnqueueRequest:
+    """Make the request for one job.
+
+    Raises:
+        PayloadInvalid: the payload has no JSON form, or is another model than the body's.
+        NotImplementedYet: a session was given.
+        OutboxNoTx: a transaction is required.
+    """
+    fields: dict[str, Any] = dict(options)
+    _refuse_transaction(fields.pop("session", None), fields.pop("mode", "auto"))
+    meta = fields.pop("meta", None)
+    return EnqueueRequest(
+        name=handle.name,
+        payload_text=payload_text(handle, payload),
+        tags=tuple(fields.pop("tags", ())),
+        meta=None if meta is None else _meta_text(meta),
+        **fields,
+    )
+
+
+def payload_text(handle: Declared, payload: object) -> str:
+    """Give a payload as JSON text: the body's own model, or a mapping of its fields.
+
+    Raises:
+        PayloadInvalid: it is neither, or has no JSON form.
+    """
+    model = handle.signature.model
+    if isinstance(payload, model):
+        dump: Callable[..., object] = payload.model_dump
+    elif isinstance(payload, Mapping):
+        dump = partial(_FIELDS.dump_python, dict(payload))
+    else:
+        raise PayloadInvalid(
+            f"{handle.name} takes {model.__name__}, not {type(payload).__name__}",
+            fix=f"pass a {model.__name__}" if handle.signature.payload_parameter else "pass a dict of its parameters",
+        )
+    try:
+        return encode_value(dump)
+    except UnencodableError as exc:
+        raise PayloadInvalid(
+            f"the payload of {handle.name} has no JSON form: {exc}", fix="send values that JSON can carry"
+        ) from exc
+
+
+def _meta_text(meta: Mapping[str, object]) -> str:
+    try:
+        return json.dumps(dict(meta), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise RequestInvalid(
+            "meta must be a flat mapping of texts, numbers and booleans", fix="correct meta", pointer="/meta"
+        ) from exc
+
+
+def _refuse_transaction(session: object, mode: str) -> None:
+    if session is not None:
+        refuse("enqueue(session=…)", "leave session= out, and enqueue after your transaction has committed")
+    if mode == "required":
+        raise OutboxNoTx(
+            "mode='required' asks for the caller's transaction, and there is none",
+            fix="use mode='auto'; enqueueing in a transaction is not part of this release",
+        )
+    if mode != "auto":
+        raise RequestInvalid(f"mode={mode!r} is not a mode", fix="use 'auto' or 'required'", pointer="/mode")

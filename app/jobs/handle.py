@@ -1,0 +1,184 @@
+"""Job types as authors declare them: `@job("name")` makes a frozen handle of a function.
+
+A handle is the function still, knows its payload and result types, and enqueues. Declaring one registers nothing;
+its annotations are read when it is registered or first used.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, overload
+
+from pydantic import BaseModel
+
+from ..domain.errors import JobNameTaken, SettingsInvalid
+from ..domain.job import NAME_PATTERN, Enqueued
+from .client import current_client
+from .context import JobContext
+from .enqueue import request_of
+from .jobtype import JobType
+from .options import EnqueueOptions, ManyOptions
+from .policy import JobPolicy, PolicyOptions, is_name
+from .signature import BodySignature, place, read_signature, title
+
+PayloadT = TypeVar("PayloadT")
+ResultT = TypeVar("ResultT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ReturnT_co = TypeVar("ReturnT_co", covariant=True)
+Params = ParamSpec("Params")
+
+Fields: TypeAlias = Mapping[str, object]  # the payload of a body with plain parameters
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JobHandle(Generic[PayloadT, ResultT]):
+    """A declared job type. Two handles are never equal; one handle registered twice is one registration."""
+
+    name: str
+    policy: JobPolicy
+    body: Callable[..., object]
+
+    def __post_init__(self) -> None:
+        for attribute in ("__doc__", "__name__", "__qualname__", "__module__"):
+            object.__setattr__(self, attribute, getattr(self.body, attribute, None))
+        object.__setattr__(self, "__wrapped__", self.body)
+
+    @property
+    def doc(self) -> str:
+        """Give the body's docstring, without its indentation."""
+        return inspect.getdoc(self.body) or ""
+
+    @property
+    def is_sync(self) -> bool:
+        """Say whether the body is a plain `def`, which runs in a thread."""
+        return not inspect.iscoroutinefunction(self.body)
+
+    @property
+    def place(self) -> str:
+        """Give module, name, file and line of the body, for messages."""
+        return f"{title(self.body)} ({place(self.body)})"
+
+    @cached_property
+    def signature(self) -> BodySignature:
+        """Give what the body takes and gives, read on first use.
+
+        Raises:
+            SettingsInvalid: an annotation is missing, cannot be resolved or has no JSON form.
+        """
+        return read_signature(self.body)
+
+    @cached_property
+    def job_type(self) -> JobType:
+        """Give the job type as admission sees it; made on first use.
+
+        Raises:
+            SettingsInvalid: as `signature`, or a template names a field that the payload cannot have.
+        """
+        return JobType.of_handle(self)
+
+    async def enqueue(self, payload: PayloadT, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Enqueue one job with the current client; durable when this returns.
+
+        `payload` is the body's model, or a mapping of its fields. An idempotency key that is taken gives the job that
+        holds it with `deduped`.
+
+        Raises:
+            DriverUnavailable: no client is set, or the store cannot be reached.
+            PayloadInvalid: the payload does not fit.
+            RequestInvalid: an option is out of bounds.
+            JobDuplicate: the key is taken and `on_conflict` is `"error"`.
+            IdempotencyMismatch: the key is taken by a job with another payload.
+            NotImplementedYet: a session was given.
+            OutboxNoTx: `mode="required"` without a transaction.
+        """
+        client = current_client()
+        return await client.enqueue(self.job_type, request_of(self, payload, options))
+
+    async def enqueue_many(self, payloads: Sequence[PayloadT], **options: Unpack[ManyOptions]) -> tuple[Enqueued, ...]:
+        """Enqueue up to 50,000 jobs, all or none, with options that hold for each; answers in order.
+
+        Raises what `enqueue` raises.
+        """
+        client = current_client()
+        return await client.enqueue_many(self.job_type, (request_of(self, payload, options) for payload in payloads))
+
+
+class JobFunction(JobHandle[PayloadT, ResultT], Generic[PayloadT, ResultT, Params, ReturnT_co]):
+    """A handle that is called as the function it was made of."""
+
+    def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> ReturnT_co:
+        """Call the body itself: nothing is enqueued."""
+        return self.body(*args, **kwargs)  # type: ignore[return-value] # `Declaration` ties body and type parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A name and a policy that wait for their body; what `@job(…)` applies."""
+
+    name: str
+    policy: JobPolicy
+
+    # The last overload would take every body; mypy is told that order decides.
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # the earlier overload wins
+        self, body: Callable[[JobContext, ModelT], Coroutine[Any, Any, ResultT]], /
+    ) -> JobFunction[ModelT, ResultT, [JobContext, ModelT], Coroutine[Any, Any, ResultT]]: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap] # the earlier overload wins
+        self, body: Callable[[ModelT], Coroutine[Any, Any, ResultT]], /
+    ) -> JobFunction[ModelT, ResultT, [ModelT], Coroutine[Any, Any, ResultT]]: ...
+
+    @overload
+    def __call__(
+        self, body: Callable[[JobContext, ModelT], ResultT], /
+    ) -> JobFunction[ModelT, ResultT, [JobContext, ModelT], ResultT]: ...
+
+    @overload
+    def __call__(self, body: Callable[[ModelT], ResultT], /) -> JobFunction[ModelT, ResultT, [ModelT], ResultT]: ...
+
+    @overload
+    def __call__(
+        self, body: Callable[Params, Coroutine[Any, Any, ResultT]], /
+    ) -> JobFunction[Fields, ResultT, Params, Coroutine[Any, Any, ResultT]]: ...
+
+    @overload
+    def __call__(self, body: Callable[Params, ResultT], /) -> JobFunction[Fields, ResultT, Params, ResultT]: ...
+
+    def __call__(self, body: Callable[..., Any], /) -> JobFunction[Any, Any, ..., Any]:
+        """Make the handle.
+
+        Raises:
+            JobNameTaken: the body is a handle already.
+            SettingsInvalid: the body is not a function whose end has one result.
+        """
+        if isinstance(body, JobHandle):
+            raise JobNameTaken(
+                f"{title(body.body)} is declared as {body.name!r} and as {self.name!r}",
+                fix="declare a body once; give the second job a function of its own that calls the first",
+            )
+        if not inspect.isroutine(body) or inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+            raise SettingsInvalid(
+                f"the body of {self.name} is {type(body).__name__} {body!r}",
+                fix="use `def` or `async def`, without yield",
+            )
+        return JobFunction(name=self.name, policy=self.policy, body=body)
+
+
+def job(name: str, **policy: Unpack[PolicyOptions]) -> Declaration:
+    """Declare a job type: put `@job("receipts.send", …)` on the function that does the work.
+
+    The function takes an optional parameter annotated `JobContext`, and either one pydantic model, the payload, or any
+    number of annotated plain parameters. `async def` runs on the loop, `def` in a thread. The keywords are the fields
+    of `JobPolicy`.
+
+    Raises:
+        SettingsInvalid: the name or a policy value can never work.
+        NotImplementedYet: a policy that is not built.
+    """
+    if not is_name(name):
+        raise SettingsInvalid(f"{name!r} is not a job name", fix=f"use a name that matches {NAME_PATTERN}")
+    return Declaration(name=name, policy=JobPolicy(**policy))

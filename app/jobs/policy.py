@@ -1,0 +1,146 @@
+"""What a job type declares about itself, checked when it is declared.
+
+Values that can never work are refused here and not found out by the first job; what is not built is refused rather
+than accepted and dropped. Called by `job`, describe, job types and the worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from ..domain.errors import SettingsInvalid
+from ..domain.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, MAX_PRIORITY, NAME_PATTERN, OnConflict
+from ..domain.retry import RetryPolicy
+from .planned import refuse
+from .template import parse_template
+
+Abort = Literal["cancel", "signal"]
+# A template, or a function of the payload that only processes with the job's module can evaluate.
+Rule: TypeAlias = str | Callable[[Any], str]
+
+SHORTEST = timedelta(milliseconds=1)  # durations are stored in milliseconds
+LONGEST = timedelta(days=5 * 366)
+
+_NAME = re.compile(NAME_PATTERN)
+_DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for")
+_PLANNED = {
+    "step_timeout": "steps are not built; bound the whole attempt with timeout=",
+    "event_poll": "events are not built; leave event_poll= out",
+    "limits": "leave limits= out and bound the queue's workers instead",
+    "rate": "leave rate= out and raise RetryAfter from the body instead",
+    "retention": "leave retention= out; the service's own retention applies to every job type",
+    "redact": "leave redact= out and keep secrets out of payloads: send a reference to them",
+}
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The keywords of `@job`, each a field of `JobPolicy`."""
+
+    queue: str
+    priority: int
+    retry: RetryPolicy
+    timeout: timedelta | None
+    deadline: timedelta | None
+    max_queue_time: timedelta | None
+    tenant: Rule | None
+    idempotency_key: Rule | None
+    on_conflict: OnConflict
+    dedupe_for: timedelta | None
+    terminal_on: Sequence[type[BaseException]]
+    abort: Abort
+    step_timeout: timedelta | None
+    event_poll: timedelta | None
+    limits: Sequence[object]
+    rate: object | None
+    retention: object | None
+    redact: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPolicy:
+    """How jobs of one type are queued, repeated and ended.
+
+    `timeout` bounds one attempt's running time, `deadline` the wall time from enqueue, `max_queue_time` the wait for
+    the first start. Errors of the types in `terminal_on` are not retried. With `abort="signal"` a body is told to stop
+    and never cancelled. `priority` is 0 to 9, lower first.
+    """
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    retry: RetryPolicy = RetryPolicy()  # noqa: RUF009 # frozen
+    timeout: timedelta | None = None
+    deadline: timedelta | None = None
+    max_queue_time: timedelta | None = None
+    tenant: Rule | None = None
+    idempotency_key: Rule | None = None
+    on_conflict: OnConflict = "return"
+    dedupe_for: timedelta | None = None
+    terminal_on: Sequence[type[BaseException]] = ()
+    abort: Abort = "cancel"
+    step_timeout: timedelta | None = None
+    event_poll: timedelta | None = None
+    limits: Sequence[object] = ()
+    rate: object | None = None
+    retention: object | None = None
+    redact: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terminal_on", tuple(self.terminal_on))
+        for field, instead in _PLANNED.items():
+            if getattr(self, field):
+                refuse(f"{field}=", instead)
+        self._refuse_impossible()
+        for field in _DURATIONS:
+            _refuse_duration(field, getattr(self, field))
+        for field in ("tenant", "idempotency_key"):
+            _refuse_rule(field, getattr(self, field))
+
+    def _refuse_impossible(self) -> None:
+        checks = (
+            ("queue", is_name(self.queue), f"match {NAME_PATTERN}"),
+            ("priority", is_priority(self.priority), f"be a whole number from 0 to {MAX_PRIORITY}"),
+            ("retry", isinstance(self.retry, RetryPolicy), "be a RetryPolicy"),
+            ("on_conflict", self.on_conflict in ("return", "error"), "be 'return' or 'error'"),
+            ("abort", self.abort in ("cancel", "signal"), "be 'cancel' or 'signal'"),
+            ("terminal_on", all(map(_is_error, self.terminal_on)), "hold exception classes"),
+        )
+        for field, holds, rule in checks:
+            if not holds:
+                raise SettingsInvalid(f"{field}={getattr(self, field)!r} cannot work", fix=f"{field} must {rule}")
+
+
+def is_name(text: object) -> bool:
+    """Say whether a text may name a queue or a job type."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+def is_priority(number: object) -> bool:
+    """Say whether a number is a priority; a boolean is not."""
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_PRIORITY
+
+
+def _is_error(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+def _refuse_duration(field: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, timedelta) or not SHORTEST <= value <= LONGEST:
+        raise SettingsInvalid(
+            f"{field}={value!r} cannot work",
+            fix=f"{field} must be a timedelta from one millisecond to five years; leave it out for none",
+        )
+
+
+def _refuse_rule(field: str, rule: object) -> None:
+    if isinstance(rule, str):
+        parse_template(rule)
+    elif rule is not None and not callable(rule):
+        raise SettingsInvalid(
+            f"{field}={rule!r} cannot work", fix=f"{field} must be a template or a function of the payload"
+        )

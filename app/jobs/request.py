@@ -1,0 +1,148 @@
+"""An enqueue request, and the bounds of its fields apart from the payload.
+
+Bounds here are those of the store's columns, so that nothing that passes can be refused there. Built by HTTP and by
+handles, read by admission.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NoReturn
+from uuid import UUID
+
+from ..domain.errors import JsonInvalid, PayloadTooLarge, RequestInvalid
+from ..domain.job import MAX_PRIORITY, NAME_PATTERN, JobId, OnConflict
+from ..domain.json_text import KIB, JsonLimits, decode
+from ..domain.text import MAX_KEY_CHARS, is_printable, printable_key
+from .jobtype import JobType
+from .policy import LONGEST, SHORTEST, is_name, is_priority
+
+MAX_TAGS = 20
+MAX_TAG_CHARS = 64
+META_LIMITS = JsonLimits(max_bytes=4 * KIB, max_depth=1)
+OLDEST_RUN_AT = timedelta(days=1)
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueRequest:
+    """What somebody asks for. Absent values are the job type's.
+
+    `payload_text` and `meta` are JSON text. `tenant` is the tenant the caller acts for: used when the job type
+    declares none, and when it declares one the two must agree. `run_at` (aware) and `delay` exclude each other.
+    """
+
+    name: str
+    payload_text: str
+    queue: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    max_attempts: int | None = None
+    timeout: timedelta | None = None
+    idempotency_key: str | None = None
+    on_conflict: OnConflict | None = None
+    dedupe_for: timedelta | None = None
+    tags: tuple[str, ...] = ()
+    meta: str | None = None
+    parent_id: JobId | None = None
+    traceparent: str | None = None
+    enqueued_by: str | None = None
+    tenant: str | None = None
+
+
+def refuse_unbounded(request: EnqueueRequest, job_type: JobType, now: Callable[[], datetime]) -> None:
+    """Refuse a request with a field out of bounds; `now` is asked only when a `run_at` is there.
+
+    Raises:
+        RequestInvalid: detail `pointer` names the field.
+    """
+    _check_place(request)
+    _check_time(request, now)
+    _check_budget(request, job_type)
+    _check_key(request)
+    _check_labels(request)
+    if request.meta is not None:
+        _check_meta(request.meta)
+
+
+def refuse_request(field: str, rule: str) -> NoReturn:
+    """Refuse one field of a request.
+
+    Raises:
+        RequestInvalid: always.
+    """
+    raise RequestInvalid(f"{field} {rule}", fix=f"correct {field}, or leave it out", pointer=f"/{field}")
+
+
+def is_traceparent(text: str) -> bool:
+    """Say whether a text is a W3C `traceparent`; an HTTP edge drops a header that is not one, as the standard asks."""
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
+def _check_place(request: EnqueueRequest) -> None:
+    if request.queue is not None and not is_name(request.queue):
+        refuse_request("queue", f"must match {NAME_PATTERN}")
+    if request.priority is not None and not is_priority(request.priority):
+        refuse_request("priority", f"must be a whole number from 0 to {MAX_PRIORITY}")
+
+
+def _check_time(request: EnqueueRequest, now: Callable[[], datetime]) -> None:
+    if request.delay is not None and not timedelta() <= request.delay <= LONGEST:
+        refuse_request("delay", "must be from zero to five years")
+    if request.run_at is None:
+        return
+    if request.delay:
+        refuse_request("run_at", "and delay exclude each other")
+    if request.run_at.tzinfo is None:
+        refuse_request("run_at", "must name its time zone")
+    if not -OLDEST_RUN_AT <= request.run_at - now() <= LONGEST:
+        refuse_request("run_at", "must be within one day ago and five years ahead")
+
+
+def _check_budget(request: EnqueueRequest, job_type: JobType) -> None:
+    attempts = request.max_attempts
+    if attempts is not None and (isinstance(attempts, bool) or not 1 <= attempts <= job_type.max_attempts):
+        refuse_request("max_attempts", f"must be from 1 to {job_type.max_attempts}, what {job_type.name} declares")
+    most = LONGEST if job_type.timeout is None else job_type.timeout
+    if request.timeout is not None and not SHORTEST <= request.timeout <= most:
+        refuse_request("timeout", f"must be from one millisecond to {most}, what {job_type.name} declares")
+
+
+def _check_key(request: EnqueueRequest) -> None:
+    if request.idempotency_key is not None:
+        wrong = printable_key(request.idempotency_key)
+        if wrong is not None:
+            refuse_request("idempotency_key", f"must be 1 to {MAX_KEY_CHARS} printable characters: {wrong}")
+    if request.on_conflict not in (None, "return", "error"):
+        refuse_request("on_conflict", "must be 'return' or 'error'")
+    if request.dedupe_for is not None and not SHORTEST <= request.dedupe_for <= LONGEST:
+        refuse_request("dedupe_for", "must be from one millisecond to five years")
+
+
+def _check_labels(request: EnqueueRequest) -> None:
+    if len(request.tags) > MAX_TAGS:
+        refuse_request("tags", f"must be at most {MAX_TAGS}")
+    if not all(is_printable(tag, MAX_TAG_CHARS) for tag in request.tags):
+        refuse_request("tags", f"must be 1 to {MAX_TAG_CHARS} printable characters each")
+    for field in ("enqueued_by", "tenant"):
+        value = getattr(request, field)
+        if value is not None and not is_printable(value):
+            refuse_request(field, f"must be 1 to {MAX_KEY_CHARS} printable characters")
+    if request.parent_id is not None and not isinstance(request.parent_id, UUID):
+        refuse_request("parent_id", "must be the id of a job")
+    if request.traceparent is not None and not is_traceparent(request.traceparent):
+        refuse_request("traceparent", "must be as W3C Trace Context writes it")
+
+
+def _check_meta(text: str) -> None:
+    try:
+        meta = decode(text, limits=META_LIMITS)
+    except (JsonInvalid, PayloadTooLarge) as exc:
+        refuse_request("meta", f"must be a flat JSON object of at most 4 KiB: {exc.cause}")
+    if not isinstance(meta, dict):
+        refuse_request("meta", "must be a flat JSON object of at most 4 KiB")

@@ -1,0 +1,1 @@
+"""What the product says about itself: log events, metrics, and the probe that tests listen with."""

@@ -1,0 +1,145 @@
+"""The Prometheus metrics, in a registry of their own: counters of what this process did, gauges of the store.
+
+Counters move after the store has answered, never before, so that they agree with the ledger. Gauges of the store come
+from the last snapshot handed to `show`; a scrape reads no database. Only `telemetry` and the composition root call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ..domain.snapshot import QueueView, Stats
+from ..domain.state import TERMINAL, State
+
+# Queue names come with requests: beyond this many label values a metric goes on under one name that no queue can have.
+MAX_LABEL_VALUES = 200
+OTHER = "(other)"
+
+_ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+_WAIT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
+
+
+class BoundedLabels:
+    """Lets the first values of a label through and gathers the rest under one."""
+
+    def __init__(self, limit: int = MAX_LABEL_VALUES) -> None:
+        self._limit = limit
+        self._known: set[str] = set()
+
+    def admit(self, value: str) -> str:
+        """Give the value to label with."""
+        if value in self._known:
+            return value
+        if len(self._known) >= self._limit:
+            return OTHER
+        self._known.add(value)
+        return value
+
+
+class StoreGauges(Collector):
+    """The gauges of the store's last snapshot; without one, nothing rather than zeros."""
+
+    def __init__(self) -> None:
+        self._stats: Stats | None = None
+
+    def show(self, stats: Stats) -> None:
+        """Take a newer snapshot."""
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of the snapshot at hand."""
+        stats = self._stats
+        if stats is None:
+            return
+        queues = sorted(stats.queues, key=lambda queue: queue.name)
+        named = [(queue.name if place < MAX_LABEL_VALUES else OTHER, queue) for place, queue in enumerate(queues)]
+        yield _depths(named)
+        yield _oldest(named)
+        yield _dead(named)
+        held = GaugeMetricFamily("outlast_jobs_held", "Jobs that an operator has to decide about.")
+        held.add_metric([], float(stats.by_state.get(State.HELD, 0)))
+        yield held
+
+
+def _summed(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, ...], float]:
+    sums: dict[tuple[str, ...], float] = {}
+    for labels, value in values:
+        sums[labels] = sums.get(labels, 0.0) + value
+    return sums
+
+
+def _depths(named: list[tuple[str, QueueView]]) -> Metric:
+    family = GaugeMetricFamily("outlast_queue_depth", "Live jobs by queue and state.", labels=["queue", "state"])
+    live = [state for state in State if state not in TERMINAL]
+    rows = (((name, state.value), float(queue.depth.get(state, 0))) for name, queue in named for state in live)
+    for labels, value in _summed(rows).items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _oldest(named: list[tuple[str, QueueView]]) -> Metric:
+    family = GaugeMetricFamily(
+        "outlast_queue_oldest_ready_seconds", "Age of the oldest ready job, by queue.", labels=["queue"]
+    )
+    ages: dict[str, float] = {}
+    for name, queue in named:
+        ages[name] = max(ages.get(name, 0.0), queue.oldest_ready_seconds or 0.0)
+    for name, age in ages.items():
+        family.add_metric([name], age)
+    return family
+
+
+def _dead(named: list[tuple[str, QueueView]]) -> Metric:
+    family = GaugeMetricFamily("outlast_dead_jobs", "Dead letters kept, by queue.", labels=["queue"])
+    for labels, value in _summed(((name,), float(queue.depth.get(State.DEAD, 0))) for name, queue in named).items():
+        family.add_metric(labels, value)
+    return family
+
+
+class Metrics:
+    """Every metric of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._jobs = BoundedLabels()
+        self._queues = BoundedLabels()
+        self._store = StoreGauges()
+        self.registry.register(self._store)
+        ProcessCollector(registry=self.registry)
+        kind = ["job", "queue"]
+        own = self.registry
+        self.jobs = Counter(
+            "outlast_jobs_total", "Attempts that count: ok, failed, dead.", [*kind, "outcome"], registry=own
+        )
+        self.interrupted = Counter(
+            "outlast_attempts_interrupted_total", "Attempts cut by a worker's own drain.", kind, registry=own
+        )
+        self.crashed = Counter("outlast_attempts_crashed_total", "Attempts whose worker vanished.", kind, registry=own)
+        self.lease_lost = Counter(
+            "outlast_attempts_lease_lost_total", "Attempts given back by a worker without a lease.", kind, registry=own
+        )
+        self.attempt_seconds = Histogram(
+            "outlast_attempt_seconds", "Time an attempt ran.", kind, registry=own, buckets=_ATTEMPT_BUCKETS
+        )
+        self.queue_wait_seconds = Histogram(
+            "outlast_queue_wait_seconds", "Time from due to first claimed.", kind, registry=own, buckets=_WAIT_BUCKETS
+        )
+        self.loop_lag = Gauge("outlast_loop_lag_seconds", "Worst recent lag of the event loop.", registry=own)
+        self.drain_phase = Gauge("outlast_drain_phase", "0 not draining, 1 accept, 2 in-flight, 3 close.", registry=own)
+
+    def labels(self, job: str, queue: str) -> dict[str, str]:
+        """Give the two bounded labels of a job."""
+        return {"job": self._jobs.admit(job), "queue": self._queues.admit(queue)}
+
+    def show(self, stats: Stats) -> None:
+        """Let the store's gauges speak from this snapshot on."""
+        self._store.show(stats)
+
+    def render(self) -> bytes:
+        """Give the exposition text; no I/O."""
+        return generate_latest(self.registry)

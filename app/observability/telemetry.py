@@ -1,0 +1,279 @@
+"""What the product says about itself: every log event is worded here, every counter moves here.
+
+One object is built by the composition root and handed down; there is no global. It never sees a payload, a result or
+the text of an exception (any of them can hold a secret), only names, ids, codes and kinds. Safe from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, assert_never
+
+from structlog.typing import FilteringBoundLogger
+
+from ..domain.job import ClaimedJob
+from ..domain.outcome import (
+    KIND_OF,
+    RULE_OF,
+    Cancelled,
+    Completed,
+    DeadLettered,
+    ErrorInfo,
+    Held,
+    Interrupted,
+    Outcome,
+    OutcomeKind,
+    Retried,
+    SettleAnswer,
+    Suspended,
+)
+from ..domain.snapshot import Reaped, Stats
+from .metrics import Metrics
+from .throttle import Throttle
+
+Level = Literal["debug", "info", "warning", "error"]
+Tap = Callable[[str, Mapping[str, object]], None]
+Phase = Literal["", "accept", "in-flight", "close"]
+
+_MANY_INTERRUPTS = 10  # from here on a job that never gets to its end is worth a look
+_PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "in-flight": 2, "close": 3}
+
+
+class Telemetry:
+    """The voice of one process. Without a logger it only counts and tells its taps."""
+
+    def __init__(
+        self, *, metrics: Metrics, log: FilteringBoundLogger | None = None, throttle: Throttle | None = None
+    ) -> None:
+        self.metrics = metrics
+        self._log = log
+        self._throttle = throttle or Throttle()
+        self._lock = threading.Lock()
+        self._taps: tuple[Tap, ...] = ()
+
+    def subscribe(self, tap: Tap) -> Callable[[], None]:
+        """Tell `tap` of every event, on the thread it happens on; gives the way to stop."""
+        with self._lock:
+            self._taps = (*self._taps, tap)
+
+        def detach() -> None:
+            with self._lock:
+                self._taps = tuple(other for other in self._taps if other is not tap)
+
+        return detach
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    def attempt_started(self, job: ClaimedJob) -> None:
+        """A body begins."""
+        if job.counters.claim_no == 1:
+            since = job.created_at if job.run_at is None else max(job.created_at, job.run_at)
+            waited = max((job.claimed_at - since).total_seconds(), 0.0)
+            self.metrics.queue_wait_seconds.labels(**self.metrics.labels(job.name, job.queue)).observe(waited)
+        self._say("debug", "attempt.started", **_of(job))
+
+    def attempt_settled(self, job: ClaimedJob, outcome: Outcome, seconds: float, *, is_blocking: bool = False) -> None:
+        """The store has taken an outcome; only now does anything count. `is_blocking`: the body held the loop."""
+        kind = KIND_OF[type(outcome)]
+        labels = self.metrics.labels(job.name, job.queue)
+        self.metrics.attempt_seconds.labels(**labels).observe(seconds)
+        if (label := RULE_OF[kind].label) is not None:
+            self.metrics.jobs.labels(**labels, outcome=label).inc()
+        if kind is OutcomeKind.INTERRUPTED:
+            self.metrics.interrupted.labels(**labels).inc()
+        level, event, facts = _worded(outcome)
+        if kind is OutcomeKind.INTERRUPTED and job.counters.interrupts + 1 >= _MANY_INTERRUPTS:
+            level, facts = "warning", {**facts, "interrupts": job.counters.interrupts + 1}
+        if is_blocking:
+            facts = {**facts, "blocking": True}
+        self._say(level, event, outcome=kind.value, duration_ms=round(seconds * 1000, 1), **_of(job), **facts)
+
+    def attempt_superseded(self, job: ClaimedJob, by: SettleAnswer) -> None:
+        """An attempt ended after its claim was cancelled or deleted: nothing was stored, and nothing is wrong."""
+        self._say("debug", "attempt.superseded", by=by.value, **_of(job))
+
+    def lease_lost(self, job: ClaimedJob) -> None:
+        """An attempt ended after its claim was taken over: nothing it did was stored."""
+        self._say("warning", "lease.lost", **_of(job))
+
+    def attempt_abandoned(self, job: ClaimedJob, *, reason: str) -> None:
+        """An attempt was closed while its body still runs; it keeps its place until the body ends."""
+        fix = "make the body watch ctx.signal, or let it be cancelled (abort='cancel')"
+        self._say("warning", "attempt.abandoned", reason=reason, fix=fix, **_of(job))
+
+    def claims_taken_over(self, reaped: Iterable[Reaped]) -> None:
+        """Claims of a worker that is gone were closed in its place."""
+        for one in reaped:
+            labels = self.metrics.labels(one.name, one.queue)
+            facts = {"job_id": str(one.job_id), "job": one.name, "queue": one.queue, "claim_no": one.claim_no}
+            match one.outcome:
+                case OutcomeKind.CRASHED:
+                    self.metrics.crashed.labels(**labels).inc()
+                    level: Level = "error" if one.is_dead else "warning"
+                    self._say(level, "attempt.crashed", of_worker=int(one.worker_id), is_dead=one.is_dead, **facts)
+                case OutcomeKind.LEASE_LOST:
+                    self.metrics.lease_lost.labels(**labels).inc()
+                    self._say("warning", "attempt.lease_lost", of_worker=int(one.worker_id), **facts)
+                case _:
+                    self.metrics.interrupted.labels(**labels).inc()
+                    self._say("info", "attempt.interrupted", of_worker=int(one.worker_id), cause="abandoned", **facts)
+
+    # --- the worker --------------------------------------------------------------------------------------------------
+
+    def worker_started(self, worker_id: int, *, queues: Iterable[str], concurrency: int, jobs: int) -> None:
+        """A worker is registered and claims."""
+        names = ",".join(queues)
+        self._say("info", "worker.started", worker_id=worker_id, queues=names, concurrency=concurrency, jobs=jobs)
+
+    def worker_stopped(self, worker_id: int) -> None:
+        """A worker has left in order."""
+        self._say("info", "worker.stopped", worker_id=worker_id)
+
+    def worker_lease_over(self, worker_id: int, *, held: int) -> None:
+        """A worker judged its own lease over and gives its claims up."""
+        self._say("error", "worker.lease_over", worker_id=worker_id, held=held)
+
+    def worker_drain_signalled(self, worker_id: int, *, cause: str, held: int, seconds: float) -> None:
+        """Every held run has been told to stop."""
+        self._say("info", "worker.drain_signalled", worker_id=worker_id, cause=cause, held=held, seconds=seconds)
+
+    def worker_drain_abandoned(self, job: ClaimedJob) -> None:
+        """A body did not end within the drain; whoever takes its claim over reports it as interrupted."""
+        fix = "make the body end within DRAIN_SECONDS of ctx.signal, or raise DRAIN_SECONDS"
+        self._say("warning", "worker.drain_abandoned", fix=fix, **_of(job))
+
+    def worker_loop_blocked(self, seconds: float, *, holder: str | None, stack: str | None, is_over: bool) -> None:
+        """The event loop made no progress; `is_over` once it moves again."""
+        level: Level = "warning" if is_over else "error"
+        extra = {} if stack is None else {"blocked_at": stack}
+        self._say(level, "worker.loop_blocked", seconds=round(seconds, 3), holder=holder, is_over=is_over, **extra)
+
+    def loop_lag(self, seconds: float) -> None:
+        """Show the worst recent lag of the event loop."""
+        self.metrics.loop_lag.set(seconds)
+
+    def drain_phase(self, phase: Phase) -> None:
+        """Show how far the process's drain is."""
+        self.metrics.drain_phase.set(_PHASE_NUMBER[phase])
+
+    def store_counted(self, stats: Stats) -> None:
+        """Show the store's newest counts."""
+        self.metrics.show(stats)
+
+    # --- what fails and is repeated ----------------------------------------------------------------------------------
+
+    def heartbeat_failed(self, error: BaseException) -> None:
+        """A renewal did not land; the lease runs on."""
+        self._fail("heartbeat.failed", error)
+
+    def claim_failed(self, error: BaseException) -> None:
+        """A claim or its reconciliation did not come back; repeated after a pause."""
+        self._fail("claim.failed", error)
+
+    def sweep_failed(self, verb: str, error: BaseException) -> None:
+        """A sweep did not come back; the reaper now waits one lease."""
+        self._fail(f"sweep.{verb}_failed", error)
+
+    def settle_failed(self, error: BaseException, *, count: int, will_retry: bool) -> None:
+        """Outcomes could not be stored; repeated while the lease lasts, then left to the reaper."""
+        self._fail("settle.failed", error, count=count, will_retry=will_retry)
+
+    def settle_refused(self, job: ClaimedJob) -> None:
+        """The store refused one outcome for good; it is stored as a failure instead."""
+        self._say("error", "settle.refused", **_of(job))
+
+    def settle_left(self, job: ClaimedJob) -> None:
+        """The lease ran out before an outcome could be stored; whoever takes the claim over closes the attempt."""
+        self._say("error", "settle.left", **_of(job))
+
+    def listener_lost(self) -> None:
+        """Wake-ups no longer arrive; polling carries."""
+        self._say("warning", "listener.lost")
+
+    def listener_restored(self) -> None:
+        """Wake-ups arrive."""
+        self._say("debug", "listener.restored")
+
+    # --- the process -------------------------------------------------------------------------------------------------
+
+    def drain_started(self, *, cause: str, seconds: float) -> None:
+        """The process has begun to leave."""
+        self._say("info", "drain.started", cause=cause, seconds=seconds)
+
+    def drain_ended(self, *, exit_code: int, seconds: float) -> None:
+        """The process is about to end."""
+        self._say("info", "drain.ended", exit_code=exit_code, seconds=round(seconds, 3))
+
+    def role_failed(self, role: str, error: BaseException) -> None:
+        """A part of the process died or could not close."""
+        self._say("error", "role.failed", role=role, error=type(error).__name__, code=_code(error), exc_info=error)
+
+    def process_ended(self, *, exit_code: int, why: str, abandoned: Iterable[str] = ()) -> None:
+        """The process is ended at once, without its teardown."""
+        names = ", ".join(abandoned)
+        self._say("error", "process.ended", exit_code=exit_code, why=why, abandoned=names)
+
+    def job_enqueued(self, *, job_id: str, job: str, queue: str, deduped: bool) -> None:
+        """A job is durable."""
+        self._say("debug", "job.enqueued", job_id=job_id, job=job, queue=queue, deduped=deduped)
+
+    def request_failed(self, *, method: str, path: str, code: str, error: BaseException) -> None:
+        """A request ended in a failure of our own."""
+        self._say("error", "request.failed", method=method, path=path, code=code, exc_info=error)
+
+    # --- how it is said ----------------------------------------------------------------------------------------------
+
+    def _fail(self, event: str, error: BaseException, **facts: object) -> None:
+        """Say that a call to the store failed; a lasting outage is one line every few seconds, not one a call."""
+        missed = self._throttle.admit(event)
+        for tap in self._taps:
+            tap(event, {"error": type(error).__name__, **facts})
+        if missed is not None and self._log is not None:
+            self._log.warning(event, error=type(error).__name__, code=_code(error), also=missed, **facts)
+
+    def _say(self, level: Level, event: str, **facts: object) -> None:
+        for tap in self._taps:
+            tap(event, facts)
+        if self._log is not None:
+            getattr(self._log, level)(event, **facts)
+
+
+def _of(job: ClaimedJob) -> dict[str, object]:
+    return {
+        "job_id": str(job.token.job_id),
+        "job": job.name,
+        "queue": job.queue,
+        "attempt": job.counters.attempt,
+        "claim_no": job.counters.claim_no,
+        "worker_id": int(job.token.worker_id),
+    }
+
+
+def _worded(outcome: Outcome) -> tuple[Level, str, dict[str, object]]:
+    match outcome:
+        case Completed(late=late):
+            return "info", "attempt.completed", {"late": late}
+        case Suspended(delay=delay):
+            return "info", "attempt.suspended", {"delay_ms": round(delay.total_seconds() * 1000)}
+        case Retried(error=error, delay=delay):
+            return "warning", "attempt.retried", {"delay_ms": round(delay.total_seconds() * 1000), **_kind(error)}
+        case DeadLettered(error=error, reason=reason):
+            return "error", "attempt.dead", {"reason": reason.value, **_kind(error)}
+        case Interrupted(cause=cause, error=error):
+            return "info", "attempt.interrupted", {"cause": cause, **_kind(error)}
+        case Cancelled(reason=reason):
+            return "info", "attempt.cancelled", {"reason": reason}
+        case Held(reason=reason, error=error):
+            return "warning", "attempt.held", {"reason": reason, **_kind(error)}
+        case _:
+            assert_never(outcome)
+
+
+def _kind(error: ErrorInfo | None) -> dict[str, object]:
+    """Name an error by type and code; its text stays in the ledger, where `payload:read` guards it."""
+    return {} if error is None else {"error": error.type, "code": error.code}
+
+
+def _code(error: BaseException) -> object:
+    return getattr(error, "code", None)

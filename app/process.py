@@ -1,0 +1,159 @@
+"""One process that runs roles: what is started in which order, and closed in which.
+
+The admin listener comes first and goes last, so that a process that starts, drains or hangs can be looked at. Built
+from `bootstrap`, run by the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import uvloop
+
+from . import __version__
+from .bootstrap import (
+    address_of,
+    build_auth,
+    build_driver,
+    build_services,
+    build_telemetry,
+    build_worker,
+    code_version,
+)
+from .domain.errors import SettingsInvalid
+from .drivers.opening import close_driver, open_driver
+from .http.admin import AdminListener, AdminProbes, on_loop
+from .http.app import create_app
+from .http.auth import Auth
+from .http.probes import check_readiness
+from .http.role import ApiRole
+from .http.server import HttpServer
+from .lifecycle.pulse import LoopPulse
+from .lifecycle.role import Announcer, Role
+from .lifecycle.shutdown import Shutdown, run_process
+from .settings import Settings
+
+ROLES = ("api", "worker")
+
+# A worker's claim, settle, hand-back and maintenance may each hold a connection at once; the API keeps two for reads.
+_POOL_OF_ROLE = {"worker": 4, "api": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a process that has started can be reached; `api` is None without that role."""
+
+    api: str | None
+    admin: str
+
+
+class Process:
+    """One process that runs roles. `last` is called when they have ended and the driver is closed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        roles: Sequence[str],
+        *,
+        is_dev: bool = False,
+        announce: Callable[[Places], None],
+        last: Callable[[Shutdown], None] = lambda _shutdown: None,
+    ) -> None:
+        _check_pool(settings, roles)
+        self._settings = settings
+        self._telemetry = build_telemetry(settings)
+        self._driver = build_driver(settings)
+        self._shutdown = Shutdown(drain_seconds=settings.drain_seconds, telemetry=self._telemetry)
+        self._pulse = LoopPulse(patience_seconds=settings.loop_stall_seconds)
+        self._started = threading.Event()
+        self._bind = address_of(settings.bind, "OUTLAST_BIND")
+        self._admin_bind = address_of(settings.admin_bind, "OUTLAST_ADMIN_BIND")
+        self._auth = build_auth(settings, host=self._bind[0], is_dev=is_dev) if "api" in roles else None
+        self._worker = build_worker(settings, self._driver, self._telemetry) if "worker" in roles else None
+        self._announce = announce
+        self._last = last
+
+    def run(self) -> int:
+        """Run until told to leave; gives the exit code.
+
+        Raises:
+            DriverUnavailable: the database did not answer within `start_seconds`.
+            SchemaOutdated: migrations are missing.
+        """
+        return run_process(self._main, shutdown=self._shutdown, loop_factory=uvloop.new_event_loop)
+
+    async def _main(self) -> int:
+        admin = self._admin()
+        self._pulse.start()
+        admin.start()
+        try:
+            opening = open_driver(self._driver, within=timedelta(seconds=self._settings.start_seconds))
+            if not await self._shutdown.unless_requested(opening):
+                return 0
+            self._started.set()
+            return await self._shutdown.serve(self._roles(admin))
+        finally:
+            if self._started.is_set():
+                await close_driver(self._driver)
+            await asyncio.to_thread(self._last, self._shutdown)
+            admin.stop()
+            self._pulse.stop()
+
+    def _roles(self, admin: AdminListener) -> list[Role]:
+        api = None if self._auth is None else self._api(self._auth)
+
+        def announce() -> None:
+            url = None if api is None else f"http://{_shown(self._bind[0])}:{api.port}"
+            self._announce(Places(api=url, admin=f"http://{_shown(self._admin_bind[0])}:{admin.port}"))
+
+        roles = [role for role in (self._worker, api) if role is not None]
+        return [*roles, Announcer(announce)]
+
+    def _api(self, auth: Auth) -> ApiRole:
+        services = build_services(
+            self._settings,
+            self._driver,
+            self._telemetry,
+            auth=auth,
+            is_started=self._started.is_set,
+            is_draining=self._is_draining,
+        )
+        server = HttpServer(create_app(services), host=self._bind[0], port=self._bind[1])
+        return ApiRole(server, services, count=self._driver.stats)
+
+    def _admin(self) -> AdminListener:
+        ready = on_loop(
+            asyncio.get_running_loop(),
+            lambda: check_readiness(
+                ping=self._driver.ping, is_started=self._started.is_set, is_draining=self._is_draining
+            ),
+        )
+        probes = AdminProbes(
+            is_live=self._pulse.is_beating,
+            is_started=self._started.is_set,
+            readiness=ready,
+            metrics=self._telemetry.metrics.render,
+            version={"version": __version__, "code_version": code_version(self._settings)},
+        )
+        return AdminListener(probes, host=self._admin_bind[0], port=self._admin_bind[1])
+
+    def _is_draining(self) -> bool:
+        return self._shutdown.is_draining
+
+
+def _check_pool(settings: Settings, roles: Sequence[str]) -> None:
+    needed = {role: _POOL_OF_ROLE[role] for role in roles}
+    if settings.pool_size < sum(needed.values()):
+        sums = " + ".join(f"{count} for the {role}" for role, count in needed.items())
+        raise SettingsInvalid(
+            f"OUTLAST_POOL_SIZE={settings.pool_size} is less than {sums}",
+            fix=f"set it to {sum(needed.values())} or more, or run the roles in processes of their own",
+        )
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host

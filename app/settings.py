@@ -1,0 +1,162 @@
+"""Every setting of a process, read from `OUTLAST_…` variables once, at the composition root.
+
+Frozen values with their units in the names. Only `bootstrap` and `cli` import this; everything else is handed what it
+needs. A value that cannot work is refused here, with the arithmetic, before anything starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from .domain.errors import SettingsInvalid
+
+PREFIX = "OUTLAST_"
+_SCHEMA = re.compile(r"^[a-z_][a-z0-9_]{0,40}$")
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Settings(BaseSettings):
+    """The settings of one process.
+
+    Defaults are those of a production worker; `outlast dev` overrides what it manages itself.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True
+    )
+
+    database_url: str | None = Field(
+        default=None,
+        description="Where jobs are kept: `postgresql://user@host/db`; `memory://` dies with its process.",
+        repr=False,
+    )
+    listen_url: str | None = Field(
+        default=None,
+        description="A direct PostgreSQL address for LISTEN when DATABASE_URL goes through a transaction pooler.",
+        repr=False,
+    )
+    db_schema: str = Field(
+        default="outlast", alias="OUTLAST_SCHEMA", description="The database schema that holds all of Outlast's tables."
+    )
+    pool_size: int = Field(
+        default=10, ge=1, le=1_000, description="Database connections of one process, LISTEN and heartbeat not counted."
+    )
+    jobs: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Modules that declare job types, separated by commas."
+    )
+    queues: str = Field(
+        default="default",
+        description="Queues a worker serves, each with the number of its jobs it may run at once: `mail:10,default`.",
+    )
+    concurrency: int = Field(default=10, ge=1, le=10_000, description="Jobs one worker runs at once.")
+    lease_seconds: Seconds = Field(default=30.0, description="How long a silent worker keeps its claims.")
+    heartbeat_seconds: Seconds = Field(
+        default=5.0, description="How often a worker renews its lease; at most a third of it."
+    )
+    sweep_seconds: Seconds = Field(
+        default=5.0, description="How often a worker looks for lost claims and expired jobs."
+    )
+    poll_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=3_600,
+        description="How often an idle worker looks for work. Unset: 10 s while LISTEN lives, 1 s without.",
+    )
+    loop_stall_seconds: Seconds = Field(
+        default=60.0, description="How long a blocked event loop is borne before the worker exits with 75."
+    )
+    drain_seconds: Seconds = Field(
+        default=25.0, description="From SIGTERM to the end of the process, whatever its jobs do."
+    )
+    cancel_grace_seconds: float = Field(
+        default=2.0, ge=0, le=3_600, description="From a run's signal to the cancellation of its task."
+    )
+    start_seconds: Seconds = Field(
+        default=60.0,
+        description="How long a starting process waits for its database before it exits with 69.",
+    )
+    payload_max_bytes: int = Field(
+        default=262_144, ge=1_024, le=16_777_216, description="The largest payload accepted, in bytes of UTF-8."
+    )
+    result_max_bytes: int = Field(
+        default=1_048_576, ge=1_024, le=67_108_864, description="The largest result stored, in bytes of UTF-8."
+    )
+    bind: str = Field(default="127.0.0.1:8080", description="Address of the HTTP API.")
+    admin_bind: str = Field(
+        default="127.0.0.1:8081", description="Address of probes and metrics, answered by a thread of its own."
+    )
+    api_key_file: Path | None = Field(
+        default=None, description="A file with the bootstrap key: all scopes, tenant `default`. Needed off loopback."
+    )
+    code_version: str = Field(
+        default="", description="What this code calls itself on workers and attempts. Unset: the version of Outlast."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="`json`, `console`, or `auto`: console on a terminal."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least level logged."
+    )
+
+    @field_validator("jobs", mode="before")
+    @classmethod
+    def _split_jobs(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("db_schema")
+    @classmethod
+    def _schema_is_plain(cls, value: str) -> str:
+        if not _SCHEMA.match(value):
+            raise ValueError("use lower-case letters, digits and underscores")
+        return value
+
+    @model_validator(mode="after")
+    def _heartbeat_fits_lease(self) -> Settings:
+        if self.heartbeat_seconds > self.lease_seconds / 3:
+            raise ValueError(
+                f"HEARTBEAT_SECONDS={self.heartbeat_seconds:g} is more than a third of "
+                f"LEASE_SECONDS={self.lease_seconds:g}:"
+                f" one missed renewal could cost the lease; at most {self.lease_seconds / 3:g}"
+            )
+        return self
+
+    @classmethod
+    def read(cls, **overrides: object) -> Settings:
+        """Read the environment; keyword arguments (flags) win. Raises `SETTINGS_INVALID` naming each bad variable."""
+        given = {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls(**given)  # type: ignore[arg-type]  # values are validated by the model, whatever their type
+        except ValidationError as exc:
+            raise _refusal(exc) from exc
+
+
+def environment_names() -> dict[str, str]:
+    """Give the variable of each field."""
+    return {name: field.alias or f"{PREFIX}{name.upper()}" for name, field in Settings.model_fields.items()}
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Name `OUTLAST_…` variables that no setting reads: a typing error is seen and not silently ignored."""
+    known = set(environment_names().values())
+    return tuple(
+        sorted(name for name in (environ or dict(os.environ)) if name.startswith(PREFIX) and name not in known)
+    )
+
+
+def _refusal(exc: ValidationError) -> SettingsInvalid:
+    names = environment_names()
+    parts = []
+    for error in exc.errors(include_url=False, include_input=False):
+        location = str(error["loc"][0]) if error["loc"] else ""
+        message = error["msg"].removeprefix("Value error, ")
+        parts.append(f"{names.get(location, location)}: {message}" if location else message)
+    return SettingsInvalid(
+        "; ".join(parts), fix="correct the variables named; `docs/reference/settings.md` lists them all"
+    )

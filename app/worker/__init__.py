@@ -1,0 +1,1 @@
+"""The worker: claims jobs, runs them, and closes every attempt with exactly one outcome."""

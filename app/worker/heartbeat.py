@@ -1,0 +1,205 @@
+"""The heartbeat: a thread with its own loop and its own connection that renews the worker's lease.
+
+Nothing a body does to the worker's loop delays it. Each renewal also brings the claims that are no longer this
+worker's. It judges the lease by itself, without the store, and watches the worker's loop. It runs until told to stop,
+which is after the last body has ended. Started and stopped by `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+
+from ..domain.job import ClaimToken
+from ..drivers.protocol import HeartbeatStore, JobDriver
+from ..lifecycle.tasks import first_of, start_in, start_on
+from ..observability.telemetry import Telemetry
+from .backoff import Backoff
+from .lease import Lease
+from .options import WorkerOptions
+from .roster import Roster
+from .stall import StallWatch
+
+_LOOK_SECONDS = 0.15
+_STOP_SECONDS = 5.0
+
+
+class Heartbeat:
+    """The heartbeat of one life of a worker.
+
+    `on_over` is called on the worker's loop when a lease is over; `on_death` when the thread ends by itself;
+    `on_stall` in the thread, once the worker's loop is beyond help.
+    """
+
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        options: WorkerOptions,
+        telemetry: Telemetry,
+        roster: Roster,
+        watch: StallWatch,
+        clock: Callable[[], float],
+        roll: Callable[[], float],
+        on_over: Callable[[Lease], None],
+        on_death: Callable[[BaseException], None],
+        on_stall: Callable[[], None],
+    ) -> None:
+        self._driver = driver
+        self._telemetry = telemetry
+        self._roster = roster
+        self._watch = watch
+        self._clock = clock
+        self._every = options.heartbeat.total_seconds()
+        self._patience = options.lease.total_seconds() / 3
+        self._look_every = min(_LOOK_SECONDS, options.lease.total_seconds() / 20)
+        self._backoff = Backoff(roll)
+        self._on_over = on_over
+        self._on_death = on_death
+        self._on_stall = on_stall
+        self._worker_loop = asyncio.get_running_loop()
+        self._lease: Lease | None = None
+        self._is_abandoned = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._main, name="outlast.heartbeat", daemon=True)
+
+    # --- on the worker's loop -------------------------------------------------------------------------------------
+
+    async def start(self, lease: Lease) -> None:
+        """Start the thread and return once its connection is open; raises what opening it raises."""
+        self._lease = lease
+        self._thread.start()
+        try:
+            await asyncio.wrap_future(self._opened)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def use(self, lease: Lease) -> None:
+        """Renew another lease from now on."""
+        self._lease = lease
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Renew now: a claim may have been revoked. Any thread."""
+        self._call(self._nudged.set)
+
+    async def abandon(self, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
+        """Mark claims whose bodies will not end and let the lease end after `lease`; nothing is renewed after that."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return 0
+        return await asyncio.wrap_future(start_on(loop, self._abandon(tokens, lease)))
+
+    async def stop(self) -> None:
+        """End the thread and wait for it, a bounded time: a connection to nowhere does not keep a worker."""
+        self._call(self._stopping.set)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                await asyncio.wrap_future(self._ended)
+                self._thread.join()  # its last instruction was to say so
+
+    def _call(self, step: Callable[[], object]) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the thread has ended
+                loop.call_soon_threadsafe(step)
+
+    # --- in the thread --------------------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+                runner.run(self._beat())
+        except BaseException as exc:  # noqa: BLE001 - the thread's last words, for the worker
+            self._tell_worker(partial(self._on_death, exc))
+            if not self._opened.done():
+                self._opened.set_exception(exc)
+        finally:
+            self._ended.set_result(None)
+
+    async def _beat(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._nudged = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._one_call = asyncio.Lock()
+        self._store: HeartbeatStore | None = None
+        async with asyncio.TaskGroup() as group:
+            start_in(group, self._look(), name="outlast.heartbeat.look")
+            start_in(group, self._renew_all(), name="outlast.heartbeat.renew")
+
+    async def _renew_all(self) -> None:
+        """Keep a connection and renew over it; one that fails is closed, and another opened after a pause."""
+        while not self._stopping.is_set():
+            try:
+                async with self._driver.open_heartbeat() as store:
+                    self._store = store
+                    self._open_up()
+                    await self._renew_over(store)
+            except Exception as error:  # noqa: BLE001 - said and repeated, except at the start, which then fails
+                self._store = None
+                if not self._opened.done():
+                    self._opened.set_exception(error)
+                    self._stopping.set()
+                    return
+                self._telemetry.heartbeat_failed(error)
+                await first_of(self._stopping, within=self._backoff.failed())
+
+    def _open_up(self) -> None:
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    async def _renew_over(self, store: HeartbeatStore) -> None:
+        while not self._stopping.is_set():
+            self._nudged.clear()
+            lease = self._lease
+            if lease is not None and lease.is_held and not self._is_abandoned:
+                await self._renew(store, lease)
+                self._backoff.succeeded()
+            await first_of(self._stopping, self._nudged, within=self._every)
+
+    async def _renew(self, store: HeartbeatStore, lease: Lease) -> None:
+        async with self._one_call, asyncio.timeout(self._patience):
+            held = self._roster.tokens(lease)
+            sent = self._clock()
+            renewal = await store.renew(lease.worker_id, held)
+        if not renewal.is_held:
+            self._over(lease)
+            return
+        lease.renewed(sent)
+        self._roster.revoked(renewal.revoked)
+
+    async def _abandon(self, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
+        self._is_abandoned = True
+        async with self._one_call:
+            if self._store is None or self._lease is None:
+                return 0
+            return await self._store.abandon(self._lease.worker_id, tokens, lease)
+
+    async def _look(self) -> None:
+        """Judge the lease and the worker's loop, a few times a second, whatever the connection does."""
+        while not self._stopping.is_set():
+            lease = self._lease
+            if lease is not None and not lease.is_held:
+                self._over(lease)
+            if not self._watch.look():
+                self._stopping.set()
+                self._on_stall()
+            await first_of(self._stopping, within=self._look_every)
+
+    def _over(self, lease: Lease) -> None:
+        """Tell every run, in this thread so that a blocked loop delays none, then the worker."""
+        if lease.end():
+            self._telemetry.worker_lease_over(int(lease.worker_id), held=self._roster.lose(lease))
+            self._tell_worker(partial(self._on_over, lease))
+
+    def _tell_worker(self, step: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the worker's loop has closed
+            self._worker_loop.call_soon_threadsafe(step)

@@ -1,0 +1,93 @@
+"""The last steps of a worker's life: giving up what did not end, storing what did, and closing its row.
+
+Each is bounded by the budget when there is one. A row is closed only when no body runs on: the lease over abandoned
+claims is left to run out, so that nobody starts them again while their bodies may still run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from ..drivers.protocol import JobDriver
+from ..lifecycle.drain import DrainBudget
+from ..observability.telemetry import Telemetry
+from .heartbeat import Heartbeat
+from .registration import Registration
+from .roster import Roster
+from .settler import Settler
+
+_MARGIN_SECONDS = 3.0  # how long abandoned claims stay this worker's after the process is gone
+
+
+class Leaving:
+    """How one life ends."""
+
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        telemetry: Telemetry,
+        roster: Roster,
+        heartbeat: Heartbeat,
+        settler: Settler,
+        registration: Registration,
+        budget: DrainBudget,
+    ) -> None:
+        self._driver = driver
+        self._telemetry = telemetry
+        self._roster = roster
+        self._heartbeat = heartbeat
+        self._settler = settler
+        self._budget = budget
+        self._registration = registration
+        self.running_on = 0
+        self.unstored = 0
+
+    @property
+    def abandoned(self) -> int:
+        """Give how many attempts this worker left to others: bodies that run on, and outcomes it could not store."""
+        return self.running_on + self.unstored
+
+    async def abandon(self) -> None:
+        """Mark what has not ended, so that whoever takes it over reports an interruption, and name each in the log."""
+        runs = [run for run in self._roster.runs() if run.is_body_running]
+        self.running_on = len(runs)
+        for run in runs:
+            self._telemetry.worker_drain_abandoned(run.job)
+        left = self._budget.remaining(self._budget.deadline) or 0.0
+        try:
+            async with asyncio.timeout(left):
+                tokens = self._roster.tokens(self._registration.lease)
+                await self._heartbeat.abandon(tokens, timedelta(seconds=left + _MARGIN_SECONDS))
+        except Exception as error:  # noqa: BLE001 - said; the lease then runs out by itself
+            self._telemetry.heartbeat_failed(error)
+
+    async def flush(self) -> None:
+        """Wait until the outcomes at hand are stored; what is finished counts, until just before the deadline."""
+        await self._budget.wait(self._settler.is_idle, until=_last_settle)
+        unsettled = sum(not run.is_settled for run in self._roster.runs())
+        self.unstored = max(unsettled - self.running_on, 0)
+
+    async def close_row(self) -> None:
+        """Close the worker's row, or give up what a lost lease still holds; what fails is left to the reaper."""
+        if self.running_on:
+            return
+        lease = self._registration.lease
+        left = self._budget.remaining(self._budget.deadline)
+        try:
+            async with asyncio.timeout(lease.seconds if left is None else left):
+                if lease.is_held:
+                    await self._driver.close_worker(lease.worker_id)
+                else:
+                    await self._registration.surrender()
+        except Exception as error:  # noqa: BLE001 - the row's lease runs out by itself
+            self._telemetry.sweep_failed("close", error)
+        self._telemetry.worker_stopped(int(lease.worker_id))
+
+
+def _last_settle(budget: DrainBudget) -> float | None:
+    """Give the middle between abandoning and the deadline."""
+    if budget.deadline is None or budget.abandon_at is None:
+        return None
+    return (budget.deadline + budget.abandon_at) / 2

@@ -1,0 +1,115 @@
+"""The runs in this worker's hands: what it holds, what of it still has a claim, and what is told to whom.
+
+The worker's loop adds and removes; the heartbeat thread reads what to renew and tells runs whose claim is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..domain.job import ClaimedJob, ClaimToken
+from ..domain.outcome import SettleAnswer
+from ..domain.snapshot import Revocation
+from ..domain.verdict import Ended, Reason
+from ..jobs.handle import JobHandle
+from .lease import Lease
+from .run_signal import RunSignal
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """One claimed job. `is_settled` once its claim is no longer this worker's to write with."""
+
+    job: ClaimedJob
+    handle: JobHandle[Any, Any]
+    lease: Lease
+    signal: RunSignal
+    claimed_at: float
+    started_at: float | None = None
+    body: asyncio.Future[Ended] | None = field(default=None, repr=False)
+    superseded_by: SettleAnswer | None = None
+    is_settled: bool = False
+    is_blocking: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """Say whether the claim is this worker's as far as it knows."""
+        return self.superseded_by is None and self.lease.is_held
+
+    @property
+    def has_begun(self) -> bool:
+        """Say whether the body was called."""
+        return self.body is not None
+
+    @property
+    def is_body_running(self) -> bool:
+        """Say whether the body was called and has not ended."""
+        return self.body is not None and not self.body.done()
+
+    def name(self) -> str:
+        """Name the run for people: job type and id."""
+        return f"{self.job.name} {self.job.token.job_id}"
+
+    def revoke(self, by: SettleAnswer) -> None:
+        """Tell the run that its claim is gone. A run whose body has ended is told by its settle's answer instead."""
+        if self.body is not None and self.body.done():
+            return
+        self.superseded_by = by
+        is_gone_by_hand = by in {SettleAnswer.CANCELLED, SettleAnswer.DELETED}
+        self.signal.fire(Reason.CANCEL if is_gone_by_hand else Reason.LEASE_LOST)
+
+
+def body_name(job: ClaimedJob) -> str:
+    """Name the task of a body; a loop that hangs in it is traced to its job by that name."""
+    return f"outlast.run.{job.token.job_id}"
+
+
+class Roster:
+    """All runs of one life of a worker, by claim."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[ClaimToken, Run] = {}
+
+    def add(self, run: Run) -> None:
+        """Take a run in."""
+        with self._lock:
+            self._runs[run.job.token] = run
+
+    def remove(self, run: Run) -> None:
+        """Let a run go."""
+        with self._lock:
+            self._runs.pop(run.job.token, None)
+
+    def runs(self) -> tuple[Run, ...]:
+        """Give all runs."""
+        with self._lock:
+            return tuple(self._runs.values())
+
+    def tokens(self, lease: Lease) -> tuple[ClaimToken, ...]:
+        """Give the claims still open under a lease."""
+        return tuple(run.job.token for run in self.runs() if run.lease is lease and not run.is_settled)
+
+    def blocks(self, task: str) -> None:
+        """Mark the run whose body's task holds the loop."""
+        for run in self.runs():
+            if task == body_name(run.job):
+                run.is_blocking = True
+
+    def revoked(self, revocations: tuple[Revocation, ...]) -> None:
+        """Tell the runs whose claims the store no longer has."""
+        for revocation in revocations:
+            with self._lock:
+                run = self._runs.get(revocation.token)
+            if run is not None:
+                run.revoke(revocation.by)
+
+    def lose(self, lease: Lease) -> int:
+        """Tell every run under a lease that it is lost; gives how many had a claim."""
+        lost = [run for run in self.runs() if run.lease is lease and not run.is_settled]
+        for run in lost:
+            run.signal.fire(Reason.LEASE_LOST)
+        return len(lost)

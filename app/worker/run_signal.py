@@ -1,0 +1,191 @@
+"""Why and when a run has to end: one signal that timeout, deadline, cancel, lease, drain and caller all fire.
+
+The first reason wins and never changes; later ones only bring the end forward. It is told from any thread and read
+from the body's, on the loop or in a thread of the pool. The reading face is `jobs.signal`; the worker drives the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, overload
+
+from ..domain.errors import Aborted
+from ..domain.verdict import Reason
+
+_SAID = {
+    Reason.TIMEOUT: "its timeout has passed",
+    Reason.DEADLINE: "the job's deadline has passed",
+    Reason.CANCEL: "the job was cancelled",
+    Reason.LEASE_LOST: "the worker's lease is lost, nothing it does is stored any more",
+    Reason.DRAIN: "the worker is draining",
+    Reason.CALLER: "the caller that runs the worker asked for it",
+}
+
+
+class RunSignal:
+    """The signal of one run. `may_cancel`: the body may be cancelled once its grace is over."""
+
+    def __init__(self, *, grace_seconds: float, may_cancel: bool, monotonic: Callable[[], float]) -> None:
+        self.may_cancel = may_cancel
+        self.cancel_at: float | None = None
+        self._grace = grace_seconds
+        self._monotonic = monotonic
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._first: Reason | None = None
+        self._said = ""
+        self._fired = threading.Event()
+        self._heard = asyncio.Event()
+        self._due: list[tuple[float, Reason]] = []
+        self._timers: list[asyncio.TimerHandle] = []
+        self._cancel: Callable[[], object] | None = None
+        self._cancel_timer: asyncio.TimerHandle | None = None
+        self._in_store = 0
+        self._is_cancel_due = False
+        # Done when the attempt is to be closed although the body still runs; never by a drain, which gives up as one.
+        self.closing: asyncio.Future[None] = self._loop.create_future()
+
+    # --- read by the body -----------------------------------------------------------------------------------------
+
+    @property
+    def aborted(self) -> bool:
+        """Say whether the run has been told to stop."""
+        self._look()
+        return self._first is not None
+
+    @property
+    def reason(self) -> Reason | None:
+        """Give the first reason, None while the run may go on."""
+        self._look()
+        return self._first
+
+    def raise_if_aborted(self) -> None:
+        """Raise `Aborted` once the run has been told to stop."""
+        if (reason := self.reason) is not None:
+            raise Aborted(
+                f"the run was told to stop: {self._said or _SAID[reason]}",
+                fix="end soon; work that is not done is run again unless the job was cancelled",
+                reason=reason.value,
+            )
+
+    @overload
+    def wait(self) -> Coroutine[Any, Any, Reason]: ...
+
+    @overload
+    def wait(self, timeout: timedelta) -> bool: ...
+
+    def wait(self, timeout: timedelta | None = None) -> Coroutine[Any, Any, Reason] | bool:
+        """Wait until told to stop: awaited without a timeout on the loop, blocking with one in a thread.
+
+        With a timeout it gives whether the run was told in time.
+        """
+        return self._wait_on_loop() if timeout is None else self._wait_in_thread(timeout.total_seconds())
+
+    # --- driven by the worker -------------------------------------------------------------------------------------
+
+    def arm(self, *, timeout: timedelta | None, deadline_in: timedelta | None) -> None:
+        """Start the clocks of the attempt."""
+        for after, reason in ((timeout, Reason.TIMEOUT), (deadline_in, Reason.DEADLINE)):
+            if after is not None:
+                seconds = max(after.total_seconds(), 0.0)
+                self._due.append((self._monotonic() + seconds, reason))
+                self._timers.append(self._loop.call_later(seconds, self.fire, reason))
+
+    def fire(self, reason: Reason, *, cancel_at: float | None = None, said: str = "") -> None:
+        """Tell the run to stop. Without `cancel_at` (monotonic) the body has its grace from now. Any thread."""
+        at = self._monotonic() + self._grace if cancel_at is None else cancel_at
+        with self._lock:
+            if self._first is None:
+                self._first, self._said = reason, said
+                self._fired.set()
+            elif self.cancel_at is not None and self.cancel_at <= at:
+                return
+            self.cancel_at = at
+        if threading.get_ident() == self._thread:
+            self._tighten()
+        else:
+            with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+                self._loop.call_soon_threadsafe(self._tighten)
+
+    def on_cancel(self, cancel: Callable[[], object]) -> None:
+        """Name what is called at the cancel instant; at once when that has passed."""
+        self._cancel = cancel
+        if self._is_cancel_due:
+            self._do_cancel()
+
+    @contextmanager
+    def in_store(self) -> Iterator[None]:
+        """Hold a cancellation back while a call to the store is under way: half-known writes are worse than a wait."""
+        self._in_store += 1
+        try:
+            yield
+        finally:
+            self._in_store -= 1
+            if self._is_cancel_due:
+                self._do_cancel()
+
+    def disarm(self) -> None:
+        """Stop all clocks: the body has ended."""
+        for timer in (*self._timers, self._cancel_timer):
+            if timer is not None:
+                timer.cancel()
+        self._due.clear()
+        self._cancel = None
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Fire what is due: a body that blocks the loop sees its timeout all the same."""
+        if self._first is None and self._due:
+            now = self._monotonic()
+            for at, reason in sorted(self._due):
+                if at <= now:
+                    self.fire(reason)
+                    return
+
+    async def _wait_on_loop(self) -> Reason:
+        await self._heard.wait()
+        reason = self._first
+        if reason is None:
+            raise AssertionError("heard before fired")
+        return reason
+
+    def _wait_in_thread(self, seconds: float) -> bool:
+        until = self._monotonic() + seconds
+        while not self.aborted:
+            now = self._monotonic()
+            if now >= until:
+                return False
+            self._fired.wait(min([until, *(at for at, _ in self._due)]) - now)
+        return True
+
+    def _tighten(self) -> None:
+        """Let the loop know: wake who waits, and move the cancel timer forward."""
+        self._heard.set()
+        if self._is_cancel_due or self.cancel_at is None:
+            return
+        if self._cancel_timer is not None:
+            self._cancel_timer.cancel()
+        left = max(self.cancel_at - self._monotonic(), 0.0)
+        self._cancel_timer = self._loop.call_later(left, self._cancel_now)
+
+    def _cancel_now(self) -> None:
+        self._is_cancel_due = True
+        self._do_cancel()
+        if self._first is not Reason.DRAIN:
+            # A body that is cancelled gets as long again to unwind; one that is only told has had its time.
+            self._cancel_timer = self._loop.call_later(self._grace if self.may_cancel else 0.0, self._close)
+
+    def _do_cancel(self) -> None:
+        if self.may_cancel and self._in_store == 0 and self._cancel is not None:
+            cancel, self._cancel = self._cancel, None
+            cancel()
+
+    def _close(self) -> None:
+        if not self.closing.done():
+            self.closing.set_result(None)

@@ -1,0 +1,260 @@
+"""One life of a worker, from its registration to its row's close: builds the parts and orders how they leave.
+
+Every part is new in every life. The parts are tasks of one group that end by events, not by being cancelled; a part
+that dies by a fault of ours is reported to the life, whose owner then drains. Made by `worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from ..domain.verdict import Reason
+from ..drivers.protocol import JobDriver, Wake
+from ..jobs.client import Client
+from ..jobs.describe import job_type_docs
+from ..jobs.registry import Registry
+from ..lifecycle.drain import DrainBudget, DrainNotice
+from ..lifecycle.role import Life
+from ..lifecycle.tasks import start_in
+from ..observability.telemetry import Telemetry
+from .claim_loop import ClaimLoop
+from .heartbeat import Heartbeat
+from .lease import Lease
+from .leaving import Leaving
+from .maintenance import Maintenance
+from .options import WorkerOptions
+from .registration import Registration
+from .roster import Roster
+from .run import Bench
+from .settler import Settler
+from .showing import Showing
+from .stall import StallWatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What every life of one worker is made with."""
+
+    driver: JobDriver
+    registry: Registry
+    options: WorkerOptions
+    telemetry: Telemetry
+    roll: Callable[[], float]
+    monotonic: Callable[[], float]
+    boot_clock: Callable[[], float]
+    client: Client | None
+    on_stall: Callable[[], None]
+
+
+class Session:
+    """The parts of one life."""
+
+    def __init__(self, kit: Kit, life: Life) -> None:
+        driver, options, telemetry = kit.driver, kit.options, kit.telemetry
+        self.life = life
+        self.roster = Roster()
+        self._kit = kit
+        self._over = asyncio.Event()
+        self._claims_ended = asyncio.Event()
+        self.registration = Registration(
+            driver=driver, options=options, telemetry=telemetry, clock=kit.boot_clock, roll=kit.roll
+        )
+        self._showing = Showing(driver=driver, registration=self.registration, telemetry=telemetry)
+        self._settler = Settler(driver=driver, telemetry=telemetry, roll=kit.roll)
+        self._maintenance = self._make_maintenance()
+        self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
+        self._bench = self._make_bench()
+        self._claims = ClaimLoop(
+            driver=driver,
+            registry=kit.registry,
+            bench=self._bench,
+            roster=self.roster,
+            lease=lambda: self.registration.lease,
+            leaving=life.is_leaving,
+        )
+        self._watch = StallWatch(
+            limit_seconds=options.loop_stall.total_seconds(),
+            telemetry=telemetry,
+            monotonic=kit.monotonic,
+            on_blocked=self.roster.blocks,
+        )
+        self._heartbeat = self._make_heartbeat()
+        self.leaving = Leaving(
+            driver=driver,
+            telemetry=telemetry,
+            roster=self.roster,
+            heartbeat=self._heartbeat,
+            settler=self._settler,
+            registration=self.registration,
+            budget=life.budget,
+        )
+
+    def told(self, notice: DrainNotice) -> None:
+        """Tell every held run that the worker drains; the instant it is cancelled at only comes forward."""
+        runs = [run for run in self.roster.runs() if not run.is_settled]
+        worker_id = int(self.registration.worker_id or 0)
+        said = f"worker {worker_id} is draining ({notice.cause})"
+        for run in runs:
+            run.signal.fire(Reason.DRAIN, cancel_at=self.life.budget.cancel_at, said=said)
+        self._kit.telemetry.worker_drain_signalled(
+            worker_id, cause=notice.cause, held=len(runs), seconds=notice.seconds
+        )
+
+    # --- the life ---------------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """Register, work until told to leave, leave in order."""
+        lease = await self.registration.register()
+        try:
+            docs = job_type_docs(self._kit.registry, code_version=self._kit.options.code_version)
+            await self._kit.driver.publish_job_types(docs)
+            await self._heartbeat.start(lease)
+            try:
+                async with self._kit.driver.listen(self._heard):
+                    await self._work()
+            finally:
+                await self._heartbeat.stop()
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            await self.leaving.close_row()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as parts:
+            start_in(parts, self._guarded(self._settler.run()), name="outlast.settle")
+            start_in(parts, self._guarded(self._watch.beat(self._over)), name="outlast.loop_beat")
+            start_in(parts, self._guarded(self._showing.run(self._over)), name="outlast.showing")
+            start_in(parts, self._guarded(self._keep_lease()), name="outlast.lease")
+            try:
+                async with asyncio.TaskGroup() as runs:
+                    start_in(runs, self._claim(runs), name="outlast.claims")
+                    for sweep in (self._maintenance.promote, self._maintenance.sweep, self._maintenance.count):
+                        start_in(runs, self._guarded(sweep()), name=f"outlast.{sweep.__name__}")
+                    await self._serve()
+            finally:
+                self._over.set()
+                self._settler.give_up()
+
+    async def _serve(self) -> None:
+        """Work until told to leave; then wait for what runs, or give it up when the time is over."""
+        options, budget = self._kit.options, self.life.budget
+        self._kit.telemetry.worker_started(
+            int(self.registration.lease.worker_id),
+            queues=[share.queue for share in options.queues],
+            concurrency=options.concurrency,
+            jobs=len(self._kit.registry),
+        )
+        self.life.running()
+        await self.life.is_leaving.wait()
+        self._showing.phase("accept")
+        are_back = await budget.wait(self._claims_ended, until=_abandon_at)
+        self._showing.phase("in-flight")
+        if not (are_back and await budget.wait(self._claims.is_empty, until=_abandon_at)):
+            await self.leaving.abandon()
+            self._bench.given_up.set_result(None)
+        self.life.idle()
+        self._showing.phase("close")
+        await self.leaving.flush()
+        self._settler.give_up()
+
+    async def _claim(self, runs: asyncio.TaskGroup) -> None:
+        try:
+            await self._guarded(self._claims.run(runs))
+        finally:
+            self._claims_ended.set()
+
+    async def _keep_lease(self) -> None:
+        await self.registration.keep(
+            leaving=self.life.is_leaving,
+            over=self._over,
+            on_surrendered=self._maintenance.outage,
+            on_new=self._registered_anew,
+        )
+
+    async def _guarded(self, part: Coroutine[Any, Any, None]) -> None:
+        """Run a part; one that dies takes no run with it, its life is drained instead."""
+        try:
+            await part
+        except Exception as error:  # noqa: BLE001 - reported to the life's owner
+            self.life.fail(error)
+
+    # --- what its parts hear ----------------------------------------------------------------------------------------
+
+    def _heard(self, wake: Wake) -> None:
+        match wake:
+            case Wake.READY:
+                self._claims.wake()
+            case Wake.REVOKED:
+                self._heartbeat.nudge()
+            case Wake.LISTENING:
+                self._listens(is_listening=True)
+                self._kit.telemetry.listener_restored()
+            case Wake.LOST:
+                self._listens(is_listening=False)
+                self._kit.telemetry.listener_lost()
+            case Wake.FINISHED:
+                pass
+
+    def _look(self) -> None:
+        self._claims.wake()
+
+    def _listens(self, *, is_listening: bool) -> None:
+        self._claims.listens(is_listening=is_listening)
+        self._showing.wakeup(is_listening=is_listening)
+
+    def _lease_ended(self, _lease: Lease) -> None:
+        self.registration.ended()
+        self._settler.lease_ended()
+
+    def _registered_anew(self, lease: Lease) -> None:
+        self._heartbeat.use(lease)
+        self._showing.again()
+        self._claims.wake()
+
+    # --- what its parts are made of ---------------------------------------------------------------------------------
+
+    def _make_maintenance(self) -> Maintenance:
+        return Maintenance(
+            driver=self._kit.driver,
+            options=self._kit.options,
+            telemetry=self._kit.telemetry,
+            leaving=self.life.is_leaving,
+            on_ready=self._look,
+            may_reap=lambda: self.registration.lease.may_claim,
+            roll=self._kit.roll,
+            monotonic=self._kit.monotonic,
+        )
+
+    def _make_bench(self) -> Bench:
+        return Bench(
+            options=self._kit.options,
+            telemetry=self._kit.telemetry,
+            settler=self._settler,
+            pool=self._pool,
+            roll=self._kit.roll,
+            monotonic=self._kit.monotonic,
+            client=self._kit.client,
+            given_up=asyncio.get_running_loop().create_future(),
+            on_due=self._maintenance.due_in,
+        )
+
+    def _make_heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            driver=self._kit.driver,
+            options=self._kit.options,
+            telemetry=self._kit.telemetry,
+            roster=self.roster,
+            watch=self._watch,
+            clock=self._kit.boot_clock,
+            roll=self._kit.roll,
+            on_over=self._lease_ended,
+            on_death=self.life.fail,
+            on_stall=self._kit.on_stall,
+        )
+
+
+def _abandon_at(budget: DrainBudget) -> float | None:
+    return budget.abandon_at

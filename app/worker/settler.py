@@ -1,0 +1,151 @@
+"""The one exit of the worker: stores outcomes, in small batches as they come, until the store has answered for each.
+
+A settle that fails is repeated while the lease under it lasts, then left to the reaper; one value that cannot be
+stored neither holds up nor fails its neighbours. Runs await `settle`; one task of the worker runs `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..domain.errors import OutlastError
+from ..domain.outcome import Outcome, SettleAnswer, Settlement
+from ..drivers.protocol import JobDriver
+from ..lifecycle.tasks import first_of
+from ..observability.telemetry import Telemetry
+from .backoff import Backoff
+from .roster import Run
+
+BATCH = 100  # settlements of one statement
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pending:
+    """One outcome on its way. `fallback` is stored in its place when the store refuses it for good."""
+
+    run: Run
+    outcome: Outcome
+    fallback: Outcome
+    answer: asyncio.Future[SettleAnswer | None] = field(repr=False)
+    is_unknown: bool = False
+    is_fallback: bool = False
+
+    @property
+    def settlement(self) -> Settlement:
+        """Give what is sent."""
+        return Settlement(token=self.run.job.token, outcome=self.fallback if self.is_fallback else self.outcome)
+
+
+class Settler:
+    """Takes outcomes and gives the store's answers."""
+
+    def __init__(self, *, driver: JobDriver, telemetry: Telemetry, roll: Callable[[], float]) -> None:
+        self._driver = driver
+        self._telemetry = telemetry
+        self._backoff = Backoff(roll)
+        self._queue: list[Pending] = []
+        self._came = asyncio.Event()
+        self._given_up = asyncio.Event()
+        self._lease_ended = asyncio.Event()
+        self.is_idle = asyncio.Event()
+        self.is_idle.set()
+
+    async def settle(self, run: Run, outcome: Outcome, *, fallback: Outcome) -> tuple[Outcome, SettleAnswer | None]:
+        """Store an outcome; gives what was stored and the answer, None when it was left to the reaper."""
+        pending = Pending(
+            run=run, outcome=outcome, fallback=fallback, answer=asyncio.get_running_loop().create_future()
+        )
+        self._queue.append(pending)
+        self.is_idle.clear()
+        self._came.set()
+        answer = await pending.answer
+        return pending.settlement.outcome, answer
+
+    def lease_ended(self) -> None:
+        """Look again at once: what was claimed under that lease is left."""
+        self._lease_ended.set()
+
+    def give_up(self) -> None:
+        """Stop: what is not stored by now is left to whoever takes the claims over."""
+        self._given_up.set()
+
+    async def run(self) -> None:
+        """Store what comes until told to give up."""
+        while not self._given_up.is_set():
+            await first_of(self._came, self._given_up)
+            self._came.clear()
+            while self._queue and not self._given_up.is_set():
+                batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
+                await self._settle_batch(batch)
+            if not self._queue:
+                self.is_idle.set()
+        for pending in self._queue:
+            pending.answer.set_result(None)
+        self._queue.clear()
+
+    async def _settle_batch(self, batch: list[Pending]) -> None:
+        """Store a batch; what the store cannot be reached for comes back into the queue."""
+        open_ones = [pending for pending in batch if not self._is_left(pending)]
+        if not open_ones:
+            return
+        if (error := await self._try(open_ones)) is None:
+            self._backoff.succeeded()
+            return
+        if not _may_pass(error):
+            open_ones = await self._one_by_one(open_ones)
+        if open_ones:
+            self._queue = open_ones + self._queue
+            self._lease_ended.clear()
+            await first_of(self._given_up, self._lease_ended, within=self._backoff.failed())
+
+    async def _try(self, batch: Sequence[Pending]) -> Exception | None:
+        """Send one statement; on success every answer is handed out."""
+        try:
+            answers = await self._driver.settle([pending.settlement for pending in batch])
+        except Exception as error:  # noqa: BLE001 - said, and repeated while the lease lasts
+            self._telemetry.settle_failed(error, count=len(batch), will_retry=True)
+            for pending in batch:
+                pending.is_unknown = pending.is_unknown or _may_pass(error)
+            return error
+        for pending, answer in zip(batch, answers, strict=True):
+            pending.answer.set_result(_read(pending, answer))
+        return None
+
+    async def _one_by_one(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Find the value that fails its statement: alone it falls back, its neighbours are stored."""
+        left: list[Pending] = []
+        for pending in batch:
+            error = await self._try([pending]) if len(batch) > 1 else None
+            if len(batch) > 1 and error is None:
+                continue
+            if len(batch) == 1 or (error is not None and not _may_pass(error)):
+                self._telemetry.settle_refused(pending.run.job)
+                pending.is_fallback = True
+            left.append(pending)
+        return left
+
+    def _is_left(self, pending: Pending) -> bool:
+        """Say whether a lease has run out over an outcome, which is then answered with None."""
+        if pending.run.lease.is_held:
+            return False
+        self._telemetry.settle_left(pending.run.job)
+        pending.answer.set_result(None)
+        return True
+
+
+def _may_pass(error: Exception) -> bool:
+    """Say whether the same call may work later; whether it took place is then unknown."""
+    return isinstance(error, OutlastError) and error.retryable
+
+
+def _read(pending: Pending, answer: SettleAnswer) -> SettleAnswer:
+    """Read an answer in the light of an earlier call whose reply was lost.
+
+    Under a lease that never lapsed nobody can have taken the claim over: `reaped` then means that the earlier call
+    itself closed the attempt.
+    """
+    if answer is SettleAnswer.REAPED and pending.is_unknown and pending.run.lease.is_held:
+        return SettleAnswer.SETTLED
+    return answer

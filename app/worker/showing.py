@@ -1,0 +1,53 @@
+"""What others see of this worker in its row: how it learns of work, and how far its drain is.
+
+Shown when it changes, a failure is said and shown with the next change. Owned by `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..drivers.protocol import JobDriver
+from ..lifecycle.tasks import first_of
+from ..observability.telemetry import Telemetry
+from .registration import Registration
+
+
+class Showing:
+    """Keeps the worker's row up to date."""
+
+    def __init__(self, *, driver: JobDriver, registration: Registration, telemetry: Telemetry) -> None:
+        self._driver = driver
+        self._registration = registration
+        self._telemetry = telemetry
+        self._wakeup = "polling"
+        self._phase: str | None = None
+        self._changed = asyncio.Event()
+
+    def wakeup(self, *, is_listening: bool) -> None:
+        """Show how the worker learns of work."""
+        self._wakeup = "listen" if is_listening else "polling"
+        self._changed.set()
+
+    def phase(self, phase: str) -> None:
+        """Show how far the drain is."""
+        self._phase = phase
+        self._changed.set()
+
+    def again(self) -> None:
+        """Show everything under a new id."""
+        self._changed.set()
+
+    async def run(self, over: asyncio.Event) -> None:
+        """Show changes until over."""
+        while not over.is_set():
+            await first_of(self._changed, over)
+            if over.is_set():
+                return
+            self._changed.clear()
+            try:
+                await self._driver.describe_worker_phase(
+                    self._registration.lease.worker_id, drain_phase=self._phase, wakeup=self._wakeup
+                )
+            except Exception as error:  # noqa: BLE001 - said; shown with the next change
+                self._telemetry.sweep_failed("show", error)

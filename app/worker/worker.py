@@ -1,0 +1,104 @@
+"""The worker role: claims jobs, runs them, settles them; a process has one, an embedding program any number.
+
+Start and stop it like any role. It never touches signals: whoever owns the process tells it to drain. Built by the
+composition root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..domain.errors import SettingsInvalid
+from ..domain.job import WorkerId
+from ..drivers.protocol import JobDriver
+from ..jobs.client import Client
+from ..jobs.registry import Registry
+from ..lifecycle.drain import DrainNotice
+from ..lifecycle.role import Life, Role
+from ..lifecycle.shutdown import ExitCode
+from ..observability.logging import flush_log
+from ..observability.telemetry import Telemetry
+from .containment import contain_tasks
+from .lease import boot_clock
+from .options import WorkerOptions
+from .session import Kit, Session
+
+
+class Worker(Role):
+    """Executes jobs of the registry's types from the queues of its options.
+
+    `roll` gives random numbers in [0, 1) for backoff and jitter. `client` is what bodies enqueue with, else the
+    ambient one. `end` ends the process when the event loop is beyond help; `clock` judges the lease.
+    """
+
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        registry: Registry,
+        options: WorkerOptions,
+        telemetry: Telemetry,
+        roll: Callable[[], float],
+        client: Client | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
+        end: Callable[[int], object] = os._exit,
+        name: str = "worker",
+    ) -> None:
+        super().__init__(name, monotonic=monotonic)
+        if not len(registry):
+            raise SettingsInvalid("the worker knows no job types", fix="name modules with jobs in OUTLAST_JOBS")
+        self._telemetry = telemetry
+        self._end = end
+        self._session: Session | None = None
+        self._kit = Kit(
+            driver=driver,
+            registry=registry,
+            options=replace(options, host=options.host or socket.gethostname(), pid=options.pid or os.getpid()),
+            telemetry=telemetry,
+            roll=roll,
+            monotonic=monotonic,
+            boot_clock=clock or boot_clock(),
+            client=client,
+            on_stall=self._stalled,
+        )
+
+    @property
+    def worker_id(self) -> WorkerId | None:
+        """Give the id the store knows the worker by, None before the first start. A lost lease brings a new one."""
+        return None if self._session is None else self._session.registration.worker_id
+
+    @property
+    def abandoned(self) -> int:
+        """Give how many bodies the last life gave up."""
+        return 0 if self._session is None else self._session.leaving.abandoned
+
+    def held(self) -> tuple[str, ...]:
+        """Name the jobs in hand. Any thread."""
+        return () if self._session is None else tuple(run.name() for run in self._session.roster.runs())
+
+    def told(self, life: Life, notice: DrainNotice) -> None:
+        """Tell every run."""
+        if self._session is not None and self._session.life is life:
+            self._session.told(notice)
+
+    async def live(self, life: Life) -> None:
+        """Be one life of the worker."""
+        restore = contain_tasks(asyncio.get_running_loop())
+        self._session = Session(self._kit, life)
+        try:
+            await self._session.live()
+        finally:
+            restore()
+
+    def _stalled(self) -> None:
+        """End the process from the heartbeat's thread: its loop has not moved for too long."""
+        why = "the event loop made no progress"
+        self._telemetry.process_ended(exit_code=ExitCode.LOOP_DIED, why=why, abandoned=self.held())
+        flush_log()
+        self._end(ExitCode.LOOP_DIED)

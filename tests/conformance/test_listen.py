@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from app.domain.errors import DriverUnavailable
+from app.domain.outcome import Completed
+from app.drivers.protocol import Wake
+from tests.support.drivers import DriverEnv, new_job
+
+
+class Ears:
+    """What a listener heard, and a way to wait for more."""
+
+    def __init__(self) -> None:
+        self.heard: list[Wake] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, wake: Wake) -> None:
+        self.heard.append(wake)
+        self._changed.set()
+
+    async def wait_for(self, wake: Wake) -> None:
+        """Wait until `wake` was heard since the last call that waited."""
+        async with asyncio.timeout(5):
+            while wake not in self.heard:
+                self._changed.clear()
+                await self._changed.wait()
+        self.heard.clear()
+
+
+async def test_a_listener_hears_that_it_listens_and_then_what_happens(env: DriverEnv) -> None:
+    ears = Ears()
+    worker = await env.register()
+    async with env.driver.listen(ears):
+        await ears.wait_for(Wake.LISTENING)
+        await env.enqueue()
+        await ears.wait_for(Wake.READY)
+        token = (await env.claim_one(worker)).token
+        await env.close_attempt(token, Completed())
+        await ears.wait_for(Wake.FINISHED)
+        running = (await env.running(worker)).token
+        await ears.wait_for(Wake.READY)
+        await env.driver.cancel(running.job_id, reason="stop")
+        await ears.wait_for(Wake.REVOKED)
+
+
+async def test_whatever_makes_work_ready_wakes(env: DriverEnv) -> None:
+    ears = Ears()
+    worker = await env.register()
+    async with env.driver.listen(ears):
+        await ears.wait_for(Wake.LISTENING)
+        await env.driver.enqueue_many([new_job(), new_job()])
+        await ears.wait_for(Wake.READY)
+        tokens = [held.token for held in await env.claim(worker)]
+        await env.driver.release(tokens[:1], cause="drain")
+        await ears.wait_for(Wake.READY)
+        await env.driver.cancel(tokens[1].job_id, reason="stop")
+        await ears.wait_for(Wake.REVOKED)
+        await env.driver.retry(tokens[1].job_id)
+        await ears.wait_for(Wake.READY)
+        await env.enqueue(delay=timedelta(minutes=1))
+        await env.advance(timedelta(minutes=2))
+        ears.heard.clear()
+        await env.driver.promote()
+        await ears.wait_for(Wake.READY)
+
+
+async def test_two_listeners_hear_the_same_and_one_that_left_hears_nothing(env: DriverEnv) -> None:
+    stays, leaves = Ears(), Ears()
+    async with env.driver.listen(stays):
+        async with env.driver.listen(leaves):
+            await stays.wait_for(Wake.LISTENING)
+            await leaves.wait_for(Wake.LISTENING)
+            await env.enqueue()
+            await stays.wait_for(Wake.READY)
+            await leaves.wait_for(Wake.READY)
+        await env.enqueue()
+        await stays.wait_for(Wake.READY)
+        assert Wake.READY not in leaves.heard
+
+
+# --- opening and closing
+
+
+async def test_an_open_driver_answers(env: DriverEnv) -> None:
+    await env.driver.ping()
+    assert await env.driver.database_time() == env.now()
+    assert env.driver.capabilities.is_durable is (env.name != "memory")
+
+
+async def test_time_moves_only_when_told(env: DriverEnv) -> None:
+    before = await env.driver.database_time()
+    await env.advance(timedelta(days=400, microseconds=1))
+    assert await env.driver.database_time() == before + timedelta(days=400, microseconds=1)
+
+
+async def test_a_closed_driver_refuses(env: DriverEnv) -> None:
+    await env.driver.close()
+    await env.driver.close()
+    with pytest.raises(DriverUnavailable):
+        await env.driver.ping()
+    with pytest.raises(DriverUnavailable):
+        await env.enqueue()
+    with pytest.raises(DriverUnavailable):
+        await env.driver.stats()

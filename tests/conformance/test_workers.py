@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from app.domain.job import WorkerId
+from app.domain.snapshot import JobTypeDoc
+from tests.support.drivers import LEASE, DriverEnv, new_job
+
+MINUTE = timedelta(minutes=1)
+
+
+async def test_a_worker_is_shown_as_it_registered(env: DriverEnv) -> None:
+    worker = await env.register(
+        host="host-z", pid=99, code_version="4.2", queues=("a", "b"), concurrency=7, lease_ms=12_345
+    )
+    (view,) = await env.driver.workers()
+    assert (view.id, view.host, view.pid, view.code_version) == (worker, "host-z", 99, "4.2")
+    assert (view.queues, view.concurrency) == (("a", "b"), 7)
+    assert (view.started_at, view.lease_until) == (env.now(), env.now() + timedelta(milliseconds=12_345))
+    assert (view.heartbeat_age_ms, view.running) == (0, 0)
+    assert (view.lost_at, view.closed_at, view.drain_phase, view.wakeup) == (None, None, None, None)
+
+
+async def test_worker_ids_never_repeat(env: DriverEnv) -> None:
+    ids = []
+    for _ in range(3):
+        worker = await env.register()
+        await env.driver.close_worker(worker)
+        await env.forget_worker(worker)
+        ids.append(worker)
+    assert len(set(ids)) == 3
+    assert ids == sorted(ids)
+
+
+async def test_workers_are_newest_first_with_what_they_run(env: DriverEnv) -> None:
+    first, second = await env.register(), await env.register()
+    await env.driver.enqueue_many([new_job() for _ in range(3)])
+    await env.claim(first, room=2)
+    await env.claim(second, room=1)
+    assert [(view.id, view.running) for view in await env.driver.workers()] == [(second, 1), (first, 2)]
+
+
+async def test_the_age_of_the_heartbeat_is_shown(env: DriverEnv) -> None:
+    worker = await env.register()
+    await env.advance(timedelta(seconds=12))
+    (view,) = await env.driver.workers()
+    assert view.heartbeat_age_ms == 12_000
+    await env.renew(worker)
+    (view,) = await env.driver.workers()
+    assert (view.heartbeat_age_ms, view.lease_until) == (0, env.now() + LEASE)
+
+
+async def test_how_a_worker_learns_and_whether_it_drains_is_shown(env: DriverEnv) -> None:
+    worker, other = await env.register(), await env.register()
+    await env.driver.describe_worker_phase(worker, drain_phase=None, wakeup="listen")
+    await env.driver.describe_worker_phase(worker, drain_phase="accept", wakeup="polling")
+    views = {view.id: view for view in await env.driver.workers()}
+    assert (views[worker].drain_phase, views[worker].wakeup) == ("accept", "polling")
+    assert (views[other].drain_phase, views[other].wakeup) == (None, None)
+    await env.driver.describe_worker_phase(WorkerId(other + 1000), drain_phase="accept", wakeup=None)
+
+
+async def test_workers_that_left_are_shown_for_an_hour(env: DriverEnv) -> None:
+    closed, lost, alive = await env.register(), await env.register(), await env.register(lease_ms=86_400_000)
+    await env.driver.close_worker(closed)
+    closed_at = env.now()
+    await env.vanish()
+    await env.driver.reap()
+    lost_at = env.now()
+    views = {view.id: view for view in await env.driver.workers()}
+    assert (views[closed].closed_at, views[closed].lost_at) == (closed_at, None)
+    assert (views[lost].closed_at, views[lost].lost_at) == (None, lost_at)
+    await env.advance(closed_at + timedelta(hours=1) - env.now())
+    assert {view.id for view in await env.driver.workers()} == {lost, alive}
+    await env.advance(MINUTE)
+    assert {view.id for view in await env.driver.workers()} == {alive}
+
+
+async def test_closing_twice_keeps_the_first_time(env: DriverEnv) -> None:
+    worker = await env.register()
+    await env.driver.close_worker(worker)
+    closed_at = env.now()
+    await env.advance(timedelta(seconds=5))
+    await env.driver.close_worker(worker)
+    await env.driver.close_worker(WorkerId(worker + 1000))
+    (view,) = await env.driver.workers()
+    assert view.closed_at == closed_at
+
+
+# --- job types
+
+
+async def test_the_newest_publication_of_a_name_stands(env: DriverEnv) -> None:
+    await env.driver.publish_job_types([JobTypeDoc(name="a.job", code_version="1", document='{"v":1}')])
+    await env.advance(MINUTE)
+    await env.driver.publish_job_types(
+        [
+            JobTypeDoc(name="b.job", code_version="2", document="{}"),
+            JobTypeDoc(name="a.job", code_version="2", document='{"v": 2}'),
+        ]
+    )
+    assert await env.driver.job_types() == (
+        JobTypeDoc(name="a.job", code_version="2", document='{"v": 2}', published_at=env.now()),
+        JobTypeDoc(name="b.job", code_version="2", document="{}", published_at=env.now()),
+    )
+
+
+async def test_job_types_are_in_code_point_order(env: DriverEnv) -> None:
+    names = ["b", "a.c", "a-b", "ab", "a_b", "a:b", "a"]
+    await env.driver.publish_job_types([JobTypeDoc(name=name, code_version="1", document="{}") for name in names])
+    assert [doc.name for doc in await env.driver.job_types()] == sorted(names)
+    await env.driver.publish_job_types(())
+    assert len(await env.driver.job_types()) == len(names)

@@ -1,0 +1,99 @@
+"""What every test may ask for: a clean environment, and databases that start nothing until asked for."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from app.cli.devdb import DevPostgres
+from tests.support import postgres
+
+hypothesis.settings.register_profile("outlast", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("outlast")
+
+IN_CI = os.environ.get("CI") == "true"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OUTLAST_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(worker_id: str) -> Iterator[postgres.Server]:
+    """The run's server, as an administrator."""
+    url = os.environ.get("TEST_DATABASE_URL")
+    if not url:
+        cluster = postgres.run_cluster()
+        postgres.start_once(cluster)
+        url = cluster.dsn(postgres.SUPERUSER_DATABASE)
+    server = postgres.Server(url, worker=worker_id)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def make_database(postgres_server: postgres.Server) -> Iterator[Callable[..., str]]:
+    """Makes databases, migrated or with `migrated=False` empty, and gives their URLs; they go with the test."""
+    made: list[str] = []
+
+    def make(*, migrated: bool = True) -> str:
+        made.append(postgres_server.create(migrated=migrated))
+        return postgres_server.url(made[-1])
+
+    yield make
+    for name in made:
+        postgres_server.drop(name)
+
+
+@pytest.fixture
+def database_url(make_database: Callable[..., str]) -> str:
+    """The URL of a fresh database with the newest schema."""
+    return make_database()
+
+
+@pytest.fixture
+def empty_database_url(make_database: Callable[..., str]) -> str:
+    """The URL of a fresh database without any schema."""
+    return make_database(migrated=False)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[DevPostgres]:
+    """A started server of the test's own, to be stopped and killed at will; its database `outlast` is empty."""
+    with tempfile.TemporaryDirectory(prefix="outlast-own-", dir=postgres.scratch()) as folder:
+        Path(folder).chmod(0o711)  # the server may run under another account
+        cluster = postgres.new_cluster(Path(folder) / "pg")
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop("immediate")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a skipped test is a failed run: what is not run there is run nowhere."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if IN_CI and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if IN_CI and terminalreporter.stats.get("skipped"):
+        terminalreporter.write_line("CI: skipped tests fail the run", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The process that outlives the workers ends what the first of them started."""
+    if hasattr(config, "workerinput"):
+        return
+    session = config.pluginmanager.get_plugin("dsession")
+    manager = getattr(session, "nodemanager", None)
+    postgres.end_run(getattr(manager, "testrunuid", None) or str(os.getpid()))

@@ -1,0 +1,201 @@
+"""Actors that do random things to a store, each on a connection that may be cut at any time.
+
+An actor often does not know what became of its call; `Books` keeps what it was told. Used by the stress test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+
+import asyncpg
+
+from app.domain.errors import JobDuplicate, JobStateConflict
+from app.domain.job import ClaimedJob, JobId, WorkerId
+from app.domain.outcome import (
+    Completed,
+    DeadLettered,
+    Held,
+    Interrupted,
+    Outcome,
+    Retried,
+    SettleAnswer,
+    Settlement,
+    Suspended,
+)
+from app.domain.state import DeadReason, State
+from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
+from tests.postgres.arena import Arena, Seat
+from tests.support.drivers import ERROR, NAME, QUEUE, new_worker
+
+T = TypeVar("T")
+
+LEASE_MS = 1500
+# What a killed backend looks like from the client.
+CUT = (
+    asyncpg.exceptions.AdminShutdownError,
+    asyncpg.exceptions.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+_ACTORS = """
+select pid from pg_stat_activity
+where datname = current_database() and application_name = 'arena' and pid <> pg_backend_pid()"""
+DEADLOCKS = (asyncpg.exceptions.DeadlockDetectedError, asyncpg.exceptions.SerializationError)
+
+
+class Books:
+    """What the actors were told."""
+
+    def __init__(self) -> None:
+        self.claims: dict[JobId, dict[int, int]] = defaultdict(dict)  # claim number by fence
+        self.settled: Counter[int] = Counter()  # by fence
+        self.completed: Counter[JobId] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.deadlocks = 0
+
+
+class Actor:
+    """One connection that does random things; a new one when it is cut."""
+
+    def __init__(self, arena: Arena, books: Books, jobs: list[JobId], seed: int) -> None:
+        self.arena = arena
+        self.books = books
+        self.jobs = jobs
+        self.random = random.Random(seed)
+        self.seat: Seat | None = None
+
+    async def call(self, verb: Callable[[Seat], Awaitable[T]]) -> T | None:
+        """Run a verb, sometimes in a transaction that is rolled back; None when it is unknown what became of it."""
+        try:
+            seat = await self._sit()
+            if self.random.random() < 0.1:
+                await self._in_vain(seat, verb)
+            else:
+                return await verb(seat)
+        except (JobDuplicate, JobStateConflict):
+            self.books.calls["nothing"] += 1
+        except DEADLOCKS:
+            self.books.deadlocks += 1
+        except CUT:
+            self.books.calls["cut"] += 1
+            self.seat = None
+        return None
+
+    async def _in_vain(self, seat: Seat, verb: Callable[[Seat], Awaitable[object]]) -> None:
+        transaction = seat.connection.transaction()
+        await transaction.start()
+        try:
+            await verb(seat)
+        finally:
+            if not seat.connection.is_closed():
+                await transaction.rollback()
+
+    async def _sit(self) -> Seat:
+        if self.seat is None or self.seat.connection.is_closed():
+            self.seat = await self.arena._seat()
+        return self.seat
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Be one worker process after another."""
+        while not stop.is_set():
+            worker = await self.call(lambda seat: seat.driver.register_worker(new_worker(lease_ms=LEASE_MS)))
+            if worker is None:
+                continue
+            for _ in range(self.random.randint(5, 30)):
+                await self._claim_and_settle(worker)
+            await self._leave(worker)
+
+    async def operate(self, stop: asyncio.Event) -> None:
+        """Cancel and retry at random, now and then what was claimed a moment ago."""
+        while not stop.is_set():
+            lately = list(self.books.claims)[-20:]
+            if self.random.random() < 0.2 and lately:
+                await self._cancel(self.random.choice(lately))
+            elif self.random.random() < 0.3:
+                await self._cancel(self.random.choice(self.jobs))
+            else:
+                await self._retry(self.random.choice(self.jobs))
+
+    async def maintain(self, stop: asyncio.Event) -> None:
+        """Do what any worker does beside its jobs."""
+        long_ago = PurgeQuery(state=State.DONE, older_than=timedelta(hours=1))
+        chores: list[Callable[[Seat], Awaitable[object]]] = [
+            lambda seat: seat.driver.reap(self.random.choice((3, 1000))),
+            lambda seat: seat.driver.promote(self.random.choice((3, 1000))),
+            lambda seat: seat.driver.expire(self.random.choice((3, 1000))),
+            lambda seat: seat.driver.purge(long_ago),
+        ]
+        while not stop.is_set():
+            await self.call(self.random.choice(chores))
+
+    async def _leave(self, worker: WorkerId) -> None:
+        match self.random.choice(("surrender", "close", "vanish")):
+            case "surrender":
+                await self.call(lambda seat: seat.driver.surrender(worker))
+            case "close":
+                await self.call(lambda seat: seat.driver.close_worker(worker))
+
+    async def _cancel(self, job_id: JobId) -> None:
+        await self.call(lambda seat: seat.driver.cancel(job_id, reason="stress"))
+
+    async def _retry(self, job_id: JobId) -> None:
+        await self.call(lambda seat: seat.driver.retry(job_id))
+
+    async def _claim_and_settle(self, worker: WorkerId) -> None:
+        claimed = await self.call(lambda seat: seat.driver.claim(request(worker, self.random.randint(1, 8))))
+        for job in claimed or ():
+            self.books.claims[job.token.job_id][job.token.fence] = job.token.claim_no
+        if self.random.random() < 0.1:
+            await self.call(lambda seat: seat.driver.reconcile(worker, []))
+        kept = [job for job in claimed or () if self.random.random() < 0.95]
+        if kept and self.random.random() < 0.1:
+            await self.call(lambda seat: seat.driver.isolate(kept[0].token))
+        if kept and self.random.random() < 0.1:
+            await self.call(lambda seat: seat.driver.release([kept[0].token], cause="stress"))
+        await self.settle([(job, self._outcome()) for job in kept])
+
+    async def settle(self, ends: list[tuple[ClaimedJob, Outcome]]) -> None:
+        """Settle, sometimes twice, and note what was stored."""
+        batch = [Settlement(token=job.token, outcome=outcome) for job, outcome in ends]
+        for _ in range(2 if self.random.random() < 0.1 else 1):
+            answers = await self.call(lambda seat: seat.driver.settle(batch))
+            for settlement, answer in zip(batch, answers or (), strict=False):
+                if answer is SettleAnswer.SETTLED:
+                    self.books.settled[settlement.token.fence] += 1
+                    self.books.completed[settlement.token.job_id] += isinstance(settlement.outcome, Completed)
+
+    def _outcome(self) -> Outcome:
+        soon = timedelta(milliseconds=self.random.randint(0, 50))
+        return self.random.choice(
+            (
+                Completed(result='"done"'),
+                Completed(),
+                Retried(error=ERROR, delay=soon),
+                Suspended(delay=soon),
+                Interrupted(cause="drain"),
+                Interrupted(cause="drain", delay=soon),
+                DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
+                Held(reason="stress"),
+            )
+        )
+
+
+def request(worker: WorkerId, room: int) -> ClaimRequest:
+    """Ask for up to `room` jobs of the one queue."""
+    share = QueueShare(queue=QUEUE, room=room)
+    return ClaimRequest(worker_id=worker, shares=(share,), names=frozenset({NAME}), room=room)
+
+
+async def kill(arena: Arena, seed: int, stop: asyncio.Event) -> None:
+    """Cut a random actor's connection, now and then."""
+    dice = random.Random(seed)
+    while not stop.is_set():
+        rows = await arena.fetch(_ACTORS)
+        if rows and dice.random() < 0.05:
+            await arena.fetch("select pg_terminate_backend($1)", dice.choice(rows)[0])

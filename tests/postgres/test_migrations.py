@@ -1,0 +1,212 @@
+"""Migrations: many at once, up and down, in any schema, and the tables are the ones the code believes in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from app.domain.errors import DriverUnavailable, SchemaOutdated, SettingsInvalid
+from app.drivers.postgres import migrations, tables
+from app.drivers.postgres.database import create_engine, dsn_of
+from app.drivers.postgres.driver import PostgresDriver
+
+pytestmark = pytest.mark.postgres
+
+ROOT = Path(__file__).parents[2]
+
+_OBJECTS = """
+select relname from pg_class where relnamespace = to_regnamespace($1) and relkind in ('r', 'S', 'v')
+union all select proname from pg_proc where pronamespace = to_regnamespace($1) order by 1"""
+
+_INSTANTS = """
+select c.relname, a.attname, pg_get_constraintdef(k.oid) as checked
+from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+left join pg_constraint k on k.conrelid = c.oid and k.contype = 'c' and k.conkey = array[a.attnum]
+where c.relnamespace = 'outlast'::regnamespace and c.relkind = 'r' and a.atttypid = 'timestamptz'::regtype"""
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(dsn_of(url))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def objects(url: str, schema: str = "outlast") -> list[str]:
+    async with connected(url) as connection:
+        return [row[0] for row in await connection.fetch(_OBJECTS, schema)]
+
+
+def alembic(url: str, *commands: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run alembic as in a checkout, command after command in one process."""
+    calls = "".join(f"main({list(command)!r}); " for command in commands)
+    return subprocess.run(
+        [sys.executable, "-c", f"from alembic.config import main; {calls}"],
+        cwd=ROOT,
+        env={**os.environ, "OUTLAST_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+async def test_eight_upgrades_at_once_all_succeed(empty_database_url: str) -> None:
+    results = await asyncio.gather(*(migrations.upgrade(empty_database_url) for _ in range(8)))
+    assert {(status.current, status.is_outdated) for status in results} == {(migrations.head(), False)}
+    async with connected(empty_database_url) as connection:
+        assert await connection.fetchval("select count(*) from outlast.alembic_version") == 1
+
+
+async def test_an_upgrade_repeated_changes_nothing(database_url: str) -> None:
+    before = await objects(database_url)
+    await migrations.upgrade(database_url)
+    assert await objects(database_url) == before
+
+
+async def test_the_schema_is_the_one_the_code_believes_in(database_url: str) -> None:
+    assert await migrations.check(database_url) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter table outlast.job add column surplus text",
+        "alter table outlast.running alter column worker type bigint",
+        "alter table outlast.ready alter column name_id drop not null",
+        "drop index outlast.waiting_due",
+        "drop table outlast.held",
+    ],
+)
+async def test_a_schema_that_drifted_is_told(database_url: str, change: str) -> None:
+    async with connected(database_url) as connection:
+        await connection.execute(change)
+    assert len(await migrations.check(database_url)) == 1
+
+
+async def test_a_check_before_the_first_migration_names_the_repair(empty_database_url: str) -> None:
+    with pytest.raises(SchemaOutdated, match="migrate up"):
+        await migrations.check(empty_database_url)
+
+
+async def test_down_leaves_nothing_and_up_brings_everything_back(database_url: str) -> None:
+    before = await objects(database_url)
+    status = await migrations.downgrade(database_url, revision="base")
+    assert (status.current, status.is_outdated) == (None, True)
+    assert await objects(database_url) == ["alembic_version"]
+    await migrations.upgrade(database_url)
+    assert await objects(database_url) == before
+    assert await migrations.check(database_url) == ()
+
+
+async def test_down_before_the_first_migration_is_nothing(empty_database_url: str) -> None:
+    assert (await migrations.downgrade(empty_database_url, revision="base")).current is None
+
+
+# A word of SQL's own among them: names are quoted wherever they stand.
+@pytest.mark.parametrize("schema", ["jobs_of_the_shop", "user", "_" + "x" * 47])
+async def test_another_schema_stands_beside_the_first(database_url: str, schema: str) -> None:
+    await migrations.upgrade(database_url, schema=schema)
+    assert await objects(database_url, schema) == await objects(database_url)
+    assert await migrations.check(database_url, schema=schema) == ()
+    await migrations.downgrade(database_url, schema=schema, revision="base")
+    assert await migrations.check(database_url) == ()
+
+
+@pytest.mark.parametrize("schema", ["", "Jobs", "a b", 'a"b', "1st", "pg-jobs", "x" * 49, "outlast;"])
+async def test_a_name_that_cannot_stand_in_sql_is_refused(empty_database_url: str, schema: str) -> None:
+    with pytest.raises(SettingsInvalid):
+        await migrations.upgrade(empty_database_url, schema=schema)
+
+
+async def test_an_upgrade_gives_up_on_a_lock_that_is_never_released(empty_database_url: str) -> None:
+    async with connected(empty_database_url) as other:
+        await other.execute("select pg_advisory_lock($1)", migrations._lock_key("outlast"))
+        with pytest.raises(DriverUnavailable, match="pg_stat_activity"):
+            await migrations.upgrade(empty_database_url, patience=timedelta(milliseconds=300))
+    assert await objects(empty_database_url) == []
+
+
+async def test_an_upgrade_waits_for_the_one_that_holds_the_lock(empty_database_url: str) -> None:
+    async with connected(empty_database_url) as other, asyncio.TaskGroup() as group:
+        await other.execute("select pg_advisory_lock($1)", migrations._lock_key("outlast"))
+        upgrading = group.create_task(migrations.upgrade(empty_database_url))
+        # It has connected and tried at least once when its session is seen.
+        while not await other.fetchval(
+            "select count(*) from pg_stat_activity"
+            " where application_name = 'outlast migrate' and datname = current_database() and query like '%pg_try_adv%'"
+        ):
+            assert not upgrading.done()
+        await other.execute("select pg_advisory_unlock($1)", migrations._lock_key("outlast"))
+    assert upgrading.result().is_outdated is False
+
+
+async def test_a_database_newer_than_the_code_is_left_alone(database_url: str) -> None:
+    async with connected(database_url) as connection:
+        await connection.execute("update outlast.alembic_version set version_num = '9999'")
+    assert (await migrations.upgrade(database_url)).is_outdated is False
+    assert await migrations.current(database_url) == "9999"
+    driver, engine = _driver(database_url)
+    await driver.open()
+    await engine.dispose()
+
+
+async def test_a_driver_refuses_a_database_without_the_schema(empty_database_url: str) -> None:
+    driver, engine = _driver(empty_database_url)
+    with pytest.raises(SchemaOutdated, match="migrate up"):
+        await driver.open()
+    await engine.dispose()
+
+
+def test_the_code_needs_no_more_than_its_own_migrations() -> None:
+    assert migrations.head() == tables.REQUIRED_REVISION
+
+
+async def test_the_sql_given_offline_makes_the_same_schema(empty_database_url: str, database_url: str) -> None:
+    async with connected(empty_database_url) as connection:
+        await connection.execute(migrations.sql())
+    assert await objects(empty_database_url) == await objects(database_url)
+    assert await migrations.check(empty_database_url) == ()
+
+
+async def test_every_timestamp_is_one_that_clients_can_read_back(database_url: str) -> None:
+    refused = ["infinity", "-infinity", "10000-01-01 00:00:00+00", "1969-12-31 23:59:59.999999+00"]
+    accepted = ["1970-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"]
+    async with connected(database_url) as connection:
+        columns = await connection.fetch(_INSTANTS)
+        assert len(columns) == 20
+        for table, column, checked in columns:
+            assert checked is not None, f"{table}.{column} takes any timestamp"
+            holds = f'select {checked.removeprefix("CHECK")} from (select $1::text::timestamptz as "{column}") x'
+            assert [await connection.fetchval(holds, value) for value in refused] == [False] * 4
+            assert [await connection.fetchval(holds, value) for value in accepted] == [True] * 2
+
+
+async def test_an_unreachable_database_is_a_cause_and_a_repair() -> None:
+    with pytest.raises(DriverUnavailable, match="OUTLAST_DATABASE_URL"):
+        await migrations.status("postgresql://nobody@127.0.0.1:9/nothing")
+
+
+def test_alembic_run_bare_finds_metadata_and_database_itself(empty_database_url: str) -> None:
+    ran = alembic(empty_database_url, ("upgrade", "head"), ("check",), ("downgrade", "base"), ("current",))
+    assert (ran.returncode, ran.stdout.strip()) == (0, "No new upgrade operations detected."), ran.stderr
+
+
+def test_no_package_in_the_checkout_shadows_the_library() -> None:
+    assert not (ROOT / "alembic" / "__init__.py").exists()
+
+
+def _driver(url: str) -> tuple[PostgresDriver, Any]:
+    engine = create_engine(url, pool_size=1)
+    return PostgresDriver(engine), engine

@@ -1,0 +1,147 @@
+"""The verbs beside the eight: surrender, release, expire and enqueue where they meet them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.domain.outcome import CancelVerdict, Completed, OutcomeKind, SettleAnswer
+from app.domain.state import State
+from tests.postgres.arena import Arena
+from tests.support.drivers import new_job
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_a_surrender_leaves_to_a_reaper_what_it_took_and_takes_the_rest(arena: Arena) -> None:
+    worker = await arena.register()
+    first, second = (await arena.running(worker)).token, (await arena.running(worker)).token
+    await arena.vanish()
+    async with arena.holding() as reaper:
+        (reaped,) = await reaper.driver.reap(batch=1)
+        surrendering = await arena.start(lambda seat: seat.driver.surrender(worker))
+        await surrendering.is_blocked_by(reaper)
+        await reaper.commit()
+    (surrendered,) = await surrendering.result()
+    assert (reaped.job_id, reaped.outcome) == (first.job_id, OutcomeKind.CRASHED)
+    assert (surrendered.job_id, surrendered.outcome) == (second.job_id, OutcomeKind.LEASE_LOST)
+    crashes = [(await arena.describe(token.job_id)).counters.crashes for token in (first, second)]
+    assert crashes == [1, 0]
+    assert await arena.driver.reap() == ()
+
+
+async def test_a_reap_passes_over_what_is_being_surrendered(arena: Arena) -> None:
+    worker = await arena.register()
+    token = (await arena.running(worker)).token
+    await arena.vanish()
+    async with arena.holding() as loser:
+        assert len(await loser.driver.surrender(worker)) == 1
+        assert await arena.at_once(lambda seat: seat.driver.reap()) == ()
+        await loser.commit()
+    assert [row.outcome for row in await arena.ledger(token.job_id)] == [OutcomeKind.LEASE_LOST]
+    assert await arena.bucket(token.job_id) == "ready"
+
+
+async def test_a_surrender_behind_a_settle_leaves_it_settled(arena: Arena) -> None:
+    worker = await arena.register()
+    token = (await arena.running(worker)).token
+    async with arena.holding() as settler:
+        await settler.close_attempt(token, Completed())
+        surrendering = await arena.start(lambda seat: seat.driver.surrender(worker))
+        await surrendering.is_blocked_by(settler)
+        await settler.commit()
+    assert await surrendering.result() == ()
+    assert (await arena.describe(token.job_id)).state is State.DONE
+
+
+async def test_a_renewal_behind_a_surrender_is_refused(arena: Arena) -> None:
+    worker = await arena.register()
+    async with arena.holding() as loser:
+        await loser.driver.surrender(worker)
+        renewing = await arena.start(lambda seat: seat.renew(worker))
+        await renewing.is_blocked_by(loser)
+        await loser.commit()
+    assert not (await renewing.result()).is_held
+
+
+async def test_a_cancel_behind_a_release_finds_the_job_ready_again(arena: Arena) -> None:
+    token = (await arena.running()).token
+    async with arena.holding() as releaser:
+        assert await releaser.driver.release([token], cause="drain") == 1
+        cancelling = await arena.start(lambda seat: seat.driver.cancel(token.job_id, reason="late"))
+        await cancelling.is_blocked_by(releaser)
+        await releaser.commit()
+    assert await cancelling.result() is CancelVerdict.CANCELLED_WHILE_WAITING
+    assert await arena.bucket(token.job_id) == "finished"
+
+
+async def test_a_settle_behind_a_release_stores_nothing(arena: Arena) -> None:
+    token = (await arena.running()).token
+    async with arena.holding() as releaser:
+        assert await releaser.driver.release([token], cause="drain") == 1
+        settling = await arena.start(lambda seat: seat.settle(token, Completed()))
+        await settling.is_blocked_by(releaser)
+        await releaser.commit()
+    assert await settling.result() is SettleAnswer.REAPED
+    assert await arena.bucket(token.job_id) == "ready"
+
+
+async def test_an_expire_passes_over_what_is_being_claimed_and_forgets_its_queue_time(arena: Arena) -> None:
+    job_id = await arena.enqueue(max_queue_time=timedelta(seconds=1))
+    worker = await arena.register()
+    await arena.advance(timedelta(seconds=2))
+    async with arena.holding() as claimer:
+        await claimer.claim_one(worker)
+        assert await arena.at_once(lambda seat: seat.driver.expire()) == 0
+        await claimer.commit()
+    assert await arena.driver.expire() == 0
+    assert await arena.bucket(job_id) == "running"
+    assert await arena.fetch("select from outlast.expiry") == []
+
+
+async def test_a_cancel_behind_an_expire_finds_the_job_finished(arena: Arena) -> None:
+    job_id = await arena.enqueue(deadline=timedelta(seconds=1), key="k")
+    await arena.advance(timedelta(seconds=2))
+    async with arena.holding() as expirer:
+        assert await expirer.driver.expire() == 1
+        cancelling = await arena.start(lambda seat: seat.driver.cancel(job_id, reason="late"))
+        await cancelling.is_blocked_by(expirer)
+        await expirer.commit()
+    assert await cancelling.result() is CancelVerdict.ALREADY_FINISHED
+    view = await arena.describe(job_id)
+    assert (view.state, view.state_reason) == (State.DEAD, "deadline")
+    assert await arena.key_holder("k") is None
+
+
+async def test_a_promote_passes_over_what_is_being_expired(arena: Arena) -> None:
+    job_id = await arena.enqueue(deadline=timedelta(seconds=1), delay=timedelta(seconds=1))
+    await arena.advance(timedelta(seconds=2))
+    async with arena.holding() as expirer:
+        assert await expirer.driver.expire() == 1
+        assert await arena.at_once(lambda seat: seat.driver.promote()) == 0
+        await expirer.commit()
+    assert await arena.bucket(job_id) == "finished"
+
+
+async def test_an_enqueue_during_a_settle_is_answered_with_the_job_that_ends(arena: Arena) -> None:
+    token = (await arena.running(key="k")).token
+    async with arena.holding() as settler:
+        await settler.close_attempt(token, Completed())
+        answer = await arena.at_once(lambda seat: seat.driver.enqueue(new_job(key="k")))
+        await settler.commit()
+    assert (answer.id, answer.deduped) == (token.job_id, True)
+    assert await arena.key_holder("k") is None
+
+
+async def test_an_enqueue_behind_a_retry_is_answered_with_the_retried_job(arena: Arena) -> None:
+    job_id = await arena.enqueue(key="k", fingerprint=7)
+    await arena.driver.cancel(job_id, reason="first")
+    async with arena.holding() as operator:
+        await operator.driver.retry(job_id)
+        enqueueing = await arena.start(lambda seat: seat.driver.enqueue(new_job(key="k", fingerprint=7)))
+        await enqueueing.is_blocked_by(operator)
+        await operator.commit()
+    answer = await enqueueing.result()
+    assert (answer.id, answer.deduped) == (job_id, True)
+    assert await arena.key_holder("k") == job_id

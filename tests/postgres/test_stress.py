@@ -1,0 +1,133 @@
+"""Everything at once: eight connections, every verb, random rollbacks, killed backends, workers that vanish.
+
+At the end every job is brought to an end, and the books must balance: nothing lost, nothing in two places, nothing
+settled twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.domain.job import JobId
+from app.domain.outcome import Completed, SettleAnswer, Settlement
+from app.domain.state import State
+from app.drivers.postgres.database import create_engine
+from app.drivers.postgres.driver import PostgresDriver
+from tests.postgres.arena import Arena
+from tests.postgres.chaos import Actor, Books, kill, request
+from tests.support.drivers import PostgresEnv, new_job, new_worker, start_time
+
+pytestmark = pytest.mark.postgres
+
+
+async def _enqueued(driver: PostgresDriver, count: int, seed: int) -> list[JobId]:
+    dice = random.Random(seed)
+    jobs = [
+        new_job(
+            key=f"k{number}" if number % 3 == 0 else None,
+            delay=timedelta(milliseconds=dice.randint(0, 2000)) if number % 5 == 0 else None,
+            deadline=timedelta(milliseconds=dice.randint(1, 3000)) if number % 11 == 0 else None,
+            max_queue_time=timedelta(milliseconds=dice.randint(1, 3000)) if number % 13 == 0 else None,
+            priority=dice.randint(0, 9),
+        )
+        for number in range(count)
+    ]
+    for start in range(0, count, 10_000):
+        await driver.enqueue_many(jobs[start : start + 10_000])
+    return [job.id for job in jobs]
+
+
+async def _left(driver: PostgresDriver) -> int:
+    by_state = (await driver.stats()).by_state
+    return by_state[State.READY] + by_state[State.DELAYED] + by_state[State.RUNNING]
+
+
+async def _bring_to_an_end(driver: PostgresDriver, arena: Arena, books: Books) -> None:
+    """Without chaos: reap, promote and complete until nothing is alive; held jobs are cancelled."""
+    worker = await driver.register_worker(new_worker(lease_ms=600_000))
+    async with asyncio.timeout(60):
+        while await _left(driver):
+            await driver.reap()
+            await driver.promote()
+            claimed = await driver.claim(request(worker, 500))
+            for job in claimed:
+                books.claims[job.token.job_id][job.token.fence] = job.token.claim_no
+            batch = [Settlement(token=job.token, outcome=Completed()) for job in claimed]
+            answers = await driver.settle(batch)
+            for settlement, answer in zip(batch, answers, strict=True):
+                assert answer is SettleAnswer.SETTLED
+                books.settled[settlement.token.fence] += 1
+                books.completed[settlement.token.job_id] += 1
+    for row in await arena.fetch("select job_id from outlast.held"):
+        await driver.cancel(JobId(row[0]), reason="held")
+
+
+async def _stress(arena: Arena, driver: PostgresDriver, *, count: int, seconds: float, seed: int) -> Books:
+    books, stop = Books(), asyncio.Event()
+    jobs = await _enqueued(driver, count, seed)
+    actors = [Actor(arena, books, jobs, seed * 100 + number) for number in range(8)]
+    parts = [Actor.work] * 4 + [Actor.operate] * 2 + [Actor.maintain] * 2
+    async with asyncio.TaskGroup() as group:
+        for actor, part in zip(actors, parts, strict=True):
+            group.create_task(part(actor, stop))
+        group.create_task(kill(arena, seed, stop))
+        asyncio.get_running_loop().call_later(seconds, stop.set)
+    await _bring_to_an_end(driver, arena, books)
+    return books
+
+
+async def _balance(arena: Arena, books: Books, count: int) -> None:
+    async def one(sql: str) -> Any:
+        return (await arena.fetch(sql))[0][0]
+
+    assert books.deadlocks == 0
+    assert books.calls["cut"] > 0
+    assert await one("select count(*) from outlast.job") == count
+    # Nothing lost, nothing in two places: everything is finished, once.
+    assert await one("select count(*) from outlast.job j join outlast.finished f on f.job_id = j.id") == count
+    live = "select count(*) from outlast.{}"
+    assert [await one(live.format(name)) for name in ("ready", "waiting", "running", "held", "live_key")] == [0] * 5
+    # No claim was settled twice, no job completed twice, and claim numbers grow with the fence.
+    assert max(books.settled.values()) == 1
+    assert max(books.completed.values()) == 1
+    fences = [fence for of_job in books.claims.values() for fence in of_job]
+    assert len(fences) == len(set(fences))
+    for of_job in books.claims.values():
+        numbers = [of_job[fence] for fence in sorted(of_job)]
+        assert numbers == sorted(set(numbers))
+    # The counters tell what the ledger tells.
+    wrong = """
+      select count(*) from outlast.finished f where f.interrupts <> (
+        select count(*) from outlast.attempt a where a.job_id = f.job_id and a.outcome = 'interrupted')
+      or f.claim_no < (select coalesce(max(number), 0) from outlast.attempt a where a.job_id = f.job_id)"""
+    assert await one(wrong) == 0
+
+
+async def _run(database_url: str, *, count: int, seconds: float, seed: int) -> None:
+    engine = create_engine(database_url, pool_size=4)
+    driver = PostgresDriver(engine)
+    arena = Arena(PostgresEnv(driver, engine, start_time()), database_url)
+    try:
+        books = await _stress(arena, driver, count=count, seconds=seconds, seed=seed)
+        await _balance(arena, books, count)
+    finally:
+        await arena.end()
+        await driver.close()
+        await engine.dispose()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_nothing_is_lost_or_done_twice_among_two_thousand_jobs(database_url: str, seed: int) -> None:
+    await _run(database_url, count=2_000, seconds=6, seed=seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_nothing_is_lost_or_done_twice_among_fifty_thousand_jobs(database_url: str) -> None:
+    await _run(database_url, count=50_000, seconds=180, seed=3)

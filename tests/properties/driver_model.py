@@ -1,0 +1,156 @@
+"""What the state machine over both drivers draws from, keeps, and demands after every command.
+
+Entities are picked by number among those that are there; the rules themselves are in `test_driver_machine`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from app.domain.job import ClaimToken, JobId, NewJob, WorkerId
+from app.domain.outcome import (
+    Cancelled,
+    Completed,
+    DeadLettered,
+    ErrorInfo,
+    Held,
+    Interrupted,
+    Outcome,
+    Retried,
+    Settlement,
+    Suspended,
+)
+from app.domain.snapshot import JobView
+from app.domain.state import LIVE, TERMINAL, DeadReason, State, is_legal
+from app.drivers.protocol import ClaimRequest, QueueShare
+from tests.support.drivers import PostgresEnv
+from tests.support.twins import START, Pair, Side, Twins
+
+T = TypeVar("T")
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+MOST_JOBS = 14
+
+names = st.sampled_from(["a.job", "b.job"])
+queues = st.sampled_from(["default", "mail"])
+picks = st.integers(min_value=0, max_value=50)
+delays = st.sampled_from([SECOND, 30 * SECOND, 5 * MINUTE])
+errors = st.sampled_from(
+    [
+        ErrorInfo(type="ValueError", message="no", code="ORDER_UNKNOWN", traceback="Traceback …"),
+        ErrorInfo(type="JobTimeout", message="too long", code="JOB_TIMEOUT"),
+        ErrorInfo(type="KeyError", message=""),
+    ]
+)
+outcomes: st.SearchStrategy[Outcome] = st.one_of(
+    st.builds(Completed, result=st.sampled_from([None, "1", '"\u6f22"']), late=st.booleans()),
+    st.builds(Suspended, delay=delays),
+    st.builds(Retried, error=errors, delay=delays),
+    st.builds(DeadLettered, error=errors, reason=st.sampled_from(list(DeadReason)[:2])),
+    st.builds(Interrupted, cause=st.just("drain"), error=st.none() | errors, delay=st.none() | delays),
+    st.builds(Cancelled, reason=st.just("not needed"), error=st.none() | errors),
+    st.builds(Held, reason=st.just("does not fit"), error=st.none() | errors),
+)
+shapes = st.fixed_dictionaries(
+    {
+        "name": names,
+        "queue": queues,
+        "priority": st.sampled_from([0, 5]),
+        "tenant": st.sampled_from(["default", "acme"]),
+        "max_crashes": st.sampled_from([1, 2, 3]),
+    }
+)
+keys = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from(["k1", "k2"]),
+        "fingerprint": st.sampled_from([1, 1, 1, 2]),
+        "on_conflict": st.sampled_from(["return", "return", "error"]),
+    }
+)
+
+
+class DriverModel(RuleBasedStateMachine):
+    """The two drivers, what was given to them, and what was last seen in them."""
+
+    def __init__(self, runner: asyncio.Runner, postgres: PostgresEnv) -> None:
+        super().__init__()
+        self.twins = Twins(runner, postgres)
+        self.jobs: list[NewJob] = []
+        self.tokens: list[Pair[ClaimToken]] = []
+        self.views: dict[JobId, JobView] = {}
+        self.claimed: dict[JobId, int] = {}
+
+    # --- what holds after every command
+
+    @invariant()
+    def everything_reads_the_same_and_moved_along_the_table(self) -> None:
+        stats, found = self.twins.everything([job.id for job in self.jobs])
+        views = {view.id: view for view in found}
+        assert Counter(view.state for view in views.values()) == Counter(stats.by_state)
+        for job_id, view in views.items():
+            before = self.views.get(job_id)
+            source = None if before is None else before.state
+            assert source is view.state or is_legal(source, view.state)
+            assert before is None or before.counters.claim_no <= view.counters.claim_no
+        assert all(self.views[job_id].state in TERMINAL for job_id in self.views.keys() - views.keys())
+        holders = Counter((v.name, v.tenant, v.key) for v in views.values() if v.key is not None and v.state in LIVE)
+        assert all(count == 1 for count in holders.values())
+        self.views = views
+
+    # --- steps
+
+    def _job(self, shape: dict[str, Any], **more: Any) -> NewJob:
+        number = len(self.jobs)
+        # UUIDv7 of the first instant: ids are the same in every replay, and sort as they were made.
+        raw = (int(START.timestamp() * 1000) + number) << 80 | 7 << 76 | 2 << 62 | number
+        job = NewJob(id=JobId(UUID(int=raw)), payload=f'{{"n": {number}}}', **shape, **more)
+        self.jobs.append(job)
+        return job
+
+    def _enqueue(self, job: NewJob) -> None:
+        self.twins.ask(lambda side: side.driver.enqueue(job))
+
+    def _claim(self, pick: int, shares: dict[str, int], known: frozenset[str], room: int) -> None:
+        worker: Pair[WorkerId] = one(self.twins.workers, pick)
+        given = tuple(QueueShare(queue=queue, room=most) for queue, most in sorted(shares.items()))
+
+        def claim(side: Side) -> Any:
+            request = ClaimRequest(worker_id=side.own(worker), shares=given, names=known, room=room)
+            return side.driver.claim(request)
+
+        if not given:
+            self.twins.ask(claim)
+            return
+        for token in self.twins.claim(claim):
+            assert token.memory.claim_no > self.claimed.get(token.memory.job_id, 0)
+            self.claimed[token.memory.job_id] = token.memory.claim_no
+            self.tokens.append(token)
+
+    def _settle(self, given: list[tuple[Pair[ClaimToken], Outcome]]) -> None:
+        self.twins.ask(
+            lambda side: side.driver.settle(
+                [Settlement(token=side.own(token), outcome=outcome) for token, outcome in given]
+            )
+        )
+
+    def _in(self, states: set[State]) -> list[JobId]:
+        return [job_id for job_id, view in self.views.items() if view.state in states]
+
+    def _running(self) -> list[Pair[ClaimToken]]:
+        """The newest token of each running job."""
+        running = set(self._in({State.RUNNING}))
+        newest = {token.memory.job_id: token for token in self.tokens if token.memory.job_id in running}
+        return list(newest.values())
+
+
+def one(things: list[T], pick: int) -> T:
+    return things[pick % len(things)]

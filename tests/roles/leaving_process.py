@@ -1,0 +1,99 @@
+"""A process with one worker over the memory driver, for tests that send it real signals. Says on stdout what happens.
+
+Run as `python -m tests.roles.leaving_process MODE DRAIN_SECONDS LOOP`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import uvloop
+
+from app.jobs.context import JobContext
+from app.jobs.handle import job
+from app.lifecycle.role import Life, Role
+from app.lifecycle.shutdown import Shutdown, run_process
+from app.observability.logging import LogFormat, open_log
+from app.observability.metrics import Metrics
+from app.observability.telemetry import Telemetry
+from tests.roles.harness import QUICK, Bench
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+@job("told")
+async def told(ctx: JobContext) -> None:
+    reason = await ctx.signal.wait()
+    say("told", reason)
+    ctx.signal.raise_if_aborted()
+
+
+@job("deaf")
+async def deaf() -> None:
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            say("deaf to it")
+
+
+@job("thread")
+def thread() -> None:
+    threading.Event().wait(60)
+
+
+@job("blocks")
+async def blocks() -> None:
+    time.sleep(60)  # noqa: ASYNC251 - the point
+
+
+@job("idle")
+async def idle() -> None:
+    pass
+
+
+class Dying(Role):
+    """A role that fails once it runs."""
+
+    async def live(self, life: Life) -> None:
+        life.running()
+        raise ZeroDivisionError
+
+
+def hear(event: str, facts: Mapping[str, object]) -> None:
+    say(event, facts.get("job", facts.get("abandoned", "")))
+
+
+def main(mode: str, seconds: float, loop: str) -> int:
+    log = open_log(log_format=LogFormat.JSON, level="info", stream=sys.stderr)
+    telemetry = Telemetry(metrics=Metrics(), log=log)
+    telemetry.subscribe(hear)
+    shutdown = Shutdown(drain_seconds=seconds, telemetry=telemetry)
+
+    async def run() -> int:
+        stall = timedelta(seconds=0.7 if mode == "stall" else 60)
+        lease = timedelta(seconds=1.2 if mode == "sleeper" else 3)
+        options = replace(QUICK, loop_stall=stall, lease=lease)
+        bench = Bench([told, deaf, thread, blocks, idle], options=options, telemetry=telemetry)
+        name = {"stall": "blocks", "dying": "idle", "sleeper": "told"}.get(mode, mode)
+        await bench.enqueue(name)
+        roles: list[Role] = [bench.worker, *([Dying("dying")] if mode == "dying" else [])]
+        return await shutdown.serve(roles)
+
+    factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop
+    return run_process(run, shutdown=shutdown, loop_factory=factory)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    say("exit", code)
+    sys.exit(code)

@@ -1,0 +1,66 @@
+"""The drain's budget: the earliest deadline wins, later binds only tighten, what is done counts as done."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.clock import ManualClock
+from app.lifecycle.drain import DrainBudget, DrainNotice
+
+seconds = st.floats(min_value=0, max_value=600, allow_nan=False)
+notices = st.builds(lambda started, span: DrainNotice(cause="x", started=started, seconds=span), seconds, seconds)
+
+
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@given(st.lists(notices, min_size=1, max_size=6))
+def test_each_instant_is_the_earliest_of_all_binds_whatever_their_order(binds: list[DrainNotice]) -> None:
+    budget = DrainBudget(monotonic=clock().monotonic)
+    before: float | None = None
+    for bind in binds:
+        budget.bind(bind)
+        assert budget.deadline is not None
+        assert before is None or budget.deadline <= before
+        before = budget.deadline
+    assert budget.deadline == min(bind.deadline for bind in binds)
+    assert budget.cancel_at == min(bind.cancel_at for bind in binds)
+    assert budget.abandon_at == min(bind.abandon_at for bind in binds)
+    assert budget.first is binds[0]
+
+
+@given(notices)
+def test_bodies_are_cancelled_before_they_are_abandoned_before_the_deadline(notice: DrainNotice) -> None:
+    assert notice.started <= notice.cancel_at <= notice.abandon_at <= notice.deadline
+    assert notice.reserve <= 2.0
+
+
+def test_the_reserve_is_two_seconds_of_a_long_budget_and_a_fifth_of_a_short_one() -> None:
+    assert DrainNotice(cause="x", started=0, seconds=25).cancel_at == 23
+    assert DrainNotice(cause="x", started=0, seconds=25).abandon_at == 24
+    assert DrainNotice(cause="x", started=0, seconds=1).cancel_at == pytest.approx(0.8)
+
+
+async def test_an_unbound_wait_has_no_deadline_until_one_is_bound() -> None:
+    time = clock()
+    budget, done = DrainBudget(monotonic=time.monotonic), asyncio.Event()
+    waiting = asyncio.ensure_future(budget.wait(done, until=lambda bound: bound.deadline))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert not budget.is_bound
+    time.advance(timedelta(seconds=60))
+    budget.bind(DrainNotice(cause="x", started=0, seconds=30))
+    assert await waiting is False
+
+
+async def test_what_is_done_counts_with_the_budget_spent() -> None:
+    budget, done = DrainBudget(monotonic=clock().monotonic), asyncio.Event()
+    budget.bind(DrainNotice(cause="x", started=-10, seconds=1))
+    done.set()
+    assert await budget.wait(done, until=lambda bound: bound.deadline) is True

@@ -1,0 +1,323 @@
+"""What becomes of a job that a worker runs: results, retries, timeouts, snoozes, and where it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from pydantic import BaseModel
+
+from app.domain.outcome import OutcomeKind
+from app.domain.retry import RetryPolicy
+from app.domain.state import DeadReason, State
+from app.domain.verdict import Reason
+from app.jobs.client import Client
+from app.jobs.context import JobContext
+from app.jobs.exits import RetryAfter, Snooze, Terminal
+from app.jobs.handle import job
+from app.worker.options import QueueLimit
+from tests.roles.harness import QUICK, working
+
+SOON = RetryPolicy(max_attempts=3, backoff=timedelta(milliseconds=20), jitter="none")
+
+
+class Order(BaseModel):
+    number: int
+    note: str = ""
+
+
+async def test_a_result_is_stored_as_json() -> None:
+    @job("add.job")
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with working(add) as bench:
+        job_id = await bench.enqueue("add.job", {"a": 1, "b": 2})
+        await bench.until("attempt.completed", job_id)
+        view = await bench.view(job_id)
+        assert (view.state, view.result, view.counters.attempt) == (State.DONE, "3", 1)
+        assert bench.value("outlast_jobs_total", job="add.job", queue="default", outcome="ok") == 1
+        assert bench.value("outlast_attempt_seconds_count", job="add.job", queue="default") == 1
+        assert bench.value("outlast_queue_wait_seconds_count", job="add.job", queue="default") == 1
+
+
+async def test_the_context_tells_the_attempt_at_hand() -> None:
+    seen: list[JobContext] = []
+
+    @job("ctx.job", retry=SOON)
+    async def body(ctx: JobContext, payload: Order) -> None:
+        seen.append(ctx)
+        if ctx.attempt == 1:
+            raise ValueError("once")
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("ctx.job", {"number": 7}, tenant="acme", tags=("red",), max_attempts=3)
+        await bench.until("attempt.completed", job_id)
+    assert [(ctx.id, ctx.attempt, ctx.claim_no, ctx.tenant, ctx.tags) for ctx in seen] == [
+        (job_id, 1, 1, "acme", ("red",)),
+        (job_id, 2, 2, "acme", ("red",)),
+    ]
+
+
+async def test_failures_are_retried_with_growing_delays_until_the_budget_is_spent() -> None:
+    @job("fails.job", retry=RetryPolicy(max_attempts=3, backoff=timedelta(milliseconds=30), jitter="none"))
+    async def fails() -> None:
+        raise ValueError("always")
+
+    async with working(fails) as bench:
+        job_id = await bench.enqueue("fails.job", max_attempts=3)
+        await bench.until("attempt.dead", job_id)
+        view = await bench.view(job_id)
+        assert (view.state, view.state_reason, view.counters.attempt) == (
+            State.DEAD,
+            DeadReason.ATTEMPTS_EXHAUSTED,
+            3,
+        )
+        ledger = await bench.ledger(job_id)
+        assert [(one.number, one.outcome, one.counted) for one in ledger] == [
+            (1, OutcomeKind.RETRIED, True),
+            (2, OutcomeKind.RETRIED, True),
+            (3, OutcomeKind.DEAD_LETTERED, True),
+        ]
+        assert ledger[0].error is not None
+        assert (ledger[0].error.type, ledger[0].error.message) == ("ValueError", "always")
+        delays = [one.facts["delay_ms"] for one in bench.probe.of("attempt.retried")]
+        assert delays == [30, 60]
+        assert bench.value("outlast_jobs_total", job="fails.job", queue="default", outcome="failed") == 2
+        assert bench.value("outlast_jobs_total", job="fails.job", queue="default", outcome="dead") == 1
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_terminal_error_is_dead_at_once(grouped: bool) -> None:
+    @job("gone.job", retry=SOON)
+    async def gone() -> None:
+        raise ExceptionGroup("both", [ValueError("x"), Terminal("no such order")]) if grouped else Terminal("no")
+
+    async with working(gone) as bench:
+        job_id = await bench.enqueue("gone.job")
+        await bench.until("attempt.dead", job_id)
+        assert (await bench.view(job_id)).state_reason == DeadReason.TERMINAL
+
+
+async def test_an_error_of_terminal_on_is_dead_at_once() -> None:
+    @job("key.job", terminal_on=(KeyError,))
+    async def body() -> None:
+        raise KeyError("missing")
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("key.job")
+        await bench.until("attempt.dead", job_id)
+        assert (await bench.view(job_id)).state_reason == DeadReason.TERMINAL
+
+
+async def test_retry_after_is_counted_and_waits_as_long_as_asked() -> None:
+    @job("later.job", retry=SOON)
+    async def later(ctx: JobContext) -> None:
+        if ctx.attempt == 1:
+            raise RetryAfter(timedelta(milliseconds=70))
+
+    async with working(later) as bench:
+        job_id = await bench.enqueue("later.job")
+        await bench.until("attempt.completed", job_id)
+        (retried,) = bench.probe.of("attempt.retried")
+        assert retried.facts["delay_ms"] == 70
+        assert (await bench.view(job_id)).counters.attempt == 2
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_snooze_runs_again_and_counts_nothing(grouped: bool) -> None:
+    async def nap() -> None:
+        raise Snooze(timedelta(milliseconds=30))
+
+    @job("nap.job")
+    async def body(ctx: JobContext) -> None:
+        if ctx.claim_no < 3 and grouped:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(nap())
+        elif ctx.claim_no < 3:
+            await nap()
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("nap.job", max_attempts=1)
+        await bench.until("attempt.completed", job_id)
+        view = await bench.view(job_id)
+        assert (view.counters.attempt, view.counters.claim_no) == (1, 3)
+        assert not await bench.ledger(job_id)
+        assert bench.value("outlast_jobs_total", job="nap.job", queue="default", outcome="failed") == 0
+
+
+async def test_a_timeout_tells_the_body_then_cancels_it_and_counts() -> None:
+    told: list[Reason | None] = []
+
+    @job("slow.job", timeout=timedelta(milliseconds=50), retry=SOON)
+    async def slow(ctx: JobContext) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(ctx.signal.reason)
+
+    async with working(slow) as bench:
+        job_id = await bench.enqueue("slow.job", max_attempts=1)
+        await bench.until("attempt.dead", job_id)
+        view = await bench.view(job_id)
+        assert told == [Reason.TIMEOUT]
+        assert view.error is not None
+        assert (view.error.code, view.error.message) == (
+            "JOB_TIMEOUT",
+            "the attempt ran longer than its timeout of 0.05 s",
+        )
+        assert view.error.traceback is not None
+        assert "slow" in view.error.traceback
+
+
+async def test_a_requests_lower_timeout_wins() -> None:
+    @job("slow.job", timeout=timedelta(minutes=5))
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async with working(slow) as bench:
+        job_id = await bench.enqueue("slow.job", max_attempts=1, timeout=timedelta(milliseconds=40))
+        await bench.until("attempt.dead", job_id)
+
+
+async def test_a_body_that_returns_after_its_timeout_is_done_and_late() -> None:
+    @job("late.job", timeout=timedelta(milliseconds=30), abort="signal")
+    async def late(ctx: JobContext) -> str:
+        await ctx.signal.wait()
+        return "after all"
+
+    async with working(late) as bench:
+        job_id = await bench.enqueue("late.job")
+        await bench.until("attempt.completed", job_id)
+        view = await bench.view(job_id)
+        assert (view.state, view.result, view.late) == (State.DONE, '"after all"', True)
+
+
+async def test_a_passed_deadline_is_dead_whatever_budget_is_left() -> None:
+    @job("slow.job", retry=SOON)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async with working(slow) as bench:
+        job_id = await bench.enqueue("slow.job", deadline=timedelta(milliseconds=150), max_attempts=9)
+        await bench.until("attempt.dead", job_id)
+        view = await bench.view(job_id)
+        assert view.state_reason == DeadReason.DEADLINE
+        assert view.error is not None
+        assert view.error.code == "JOB_TIMEOUT"
+
+
+async def test_a_payload_the_model_refuses_is_a_terminal_dead_letter() -> None:
+    @job("order.job")
+    async def body(payload: Order) -> None:
+        raise AssertionError("never called")
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("order.job", {"number": "not one"})
+        await bench.until("attempt.dead", job_id)
+        view = await bench.view(job_id)
+        assert view.state_reason == DeadReason.TERMINAL
+        assert view.error is not None
+        assert view.error.code == "PAYLOAD_INVALID"
+
+
+async def test_a_sync_body_runs_in_a_thread_with_the_context_it_was_started_in() -> None:
+    where: list[str] = []
+
+    @job("sync.job")
+    def body(ctx: JobContext, n: int) -> int:
+        where.append(threading.current_thread().name)
+        contextvars.copy_context()
+        return n * 2
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("sync.job", {"n": 21})
+        await bench.until("attempt.completed", job_id)
+        assert (await bench.view(job_id)).result == "42"
+    assert where[0].startswith("outlast.body")
+
+
+async def test_a_sync_body_sees_its_timeout_by_its_signal_and_is_never_cancelled() -> None:
+    @job("sync.job", timeout=timedelta(milliseconds=50), retry=SOON)
+    def body(ctx: JobContext) -> None:
+        assert ctx.signal.wait(timedelta(seconds=10))
+        ctx.signal.raise_if_aborted()
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("sync.job", max_attempts=1)
+        await bench.until("attempt.dead", job_id)
+        error = (await bench.view(job_id)).error
+        assert error is not None
+        assert error.code == "JOB_TIMEOUT"
+
+
+async def test_a_stuck_sync_body_loses_its_attempt_and_keeps_its_place() -> None:
+    release = threading.Event()
+    calls: list[int] = []
+
+    @job("stuck.job", timeout=timedelta(milliseconds=40), retry=SOON)
+    def stuck(ctx: JobContext) -> str:
+        calls.append(ctx.claim_no)
+        if ctx.claim_no == 1:
+            release.wait(10)
+        return "x"
+
+    one_place = replace(QUICK, concurrency=1)
+    async with working(stuck, options=one_place) as bench:
+        job_id = await bench.enqueue("stuck.job", max_attempts=5)
+        await bench.until("attempt.abandoned", job_id)
+        view = await bench.view(job_id)
+        assert (view.state, view.last_outcome) in {
+            (State.DELAYED, OutcomeKind.RETRIED),
+            (State.READY, OutcomeKind.RETRIED),
+        }
+        assert calls == [1]
+        release.set()
+        await bench.until("attempt.completed", job_id)
+        assert calls == [1, 2]
+
+
+async def test_queue_shares_and_concurrency_bound_what_runs_at_once() -> None:
+    release = asyncio.Event()
+    running: dict[str, int] = {"a": 0, "b": 0}
+    started = asyncio.Semaphore(0)
+
+    @job("hold.job")
+    async def hold(ctx: JobContext) -> None:
+        running[ctx.queue] += 1
+        started.release()
+        await release.wait()
+
+    options = replace(QUICK, queues=(QueueLimit(queue="a", limit=2), QueueLimit(queue="b")), concurrency=5)
+    async with working(hold, options=options) as bench:
+        jobs = [await bench.enqueue("hold.job", queue=queue) for queue in "aaaabbbb"]
+        for _ in range(5):
+            await asyncio.wait_for(started.acquire(), 5)
+        assert running == {"a": 2, "b": 3}
+        assert (await bench.driver.stats()).by_state[State.READY] == 3
+        release.set()
+        for job_id in jobs:
+            await bench.until("attempt.completed", job_id)
+    assert running == {"a": 4, "b": 4}
+
+
+async def test_bodies_enqueue_with_the_workers_client() -> None:
+    @job("child.job")
+    async def child(n: int) -> int:
+        return n
+
+    @job("parent.job")
+    async def parent(ctx: JobContext) -> str:
+        return str((await ctx.enqueue(child, {"n": 3})).id)
+
+    async with working(child, parent) as bench:
+        bench.worker._kit = replace(bench.worker._kit, client=Client(bench.driver))
+        await bench.worker.stop()
+        await bench.worker.start()
+        job_id = await bench.enqueue("parent.job")
+        await bench.until("attempt.completed", job_id)
+        await bench.probe.wait("attempt.completed", job="child.job")

@@ -1,0 +1,225 @@
+"""A proxy in front of PostgreSQL that understands just enough of its protocol to hold, cut and pass single statements.
+
+It follows which prepared statement carries which SQL, so that a rule can name statements by their text: a held call
+stays in the proxy until it is released, a held reply was executed and the client does not know. Reached over a Unix
+socket in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from tests.support.processes import PATIENCE
+
+_SOCKET = ".s.PGSQL.5432"
+_ENCRYPT = {80877103, 80877104}  # SSLRequest, GSSENCRequest
+_HEADER = struct.Struct("!ci")
+
+
+@dataclass(eq=False)
+class Held:
+    """A rule on statements whose text contains `marker`, and what it has caught. `times`: how many it catches."""
+
+    marker: str
+    is_reply: bool
+    times: int
+    caught: asyncio.Event = field(default_factory=asyncio.Event)
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+    count: int = 0
+    _is_lost: bool = False
+
+    async def until_caught(self) -> None:
+        """Come back once a statement was caught."""
+        async with asyncio.timeout(PATIENCE):
+            await self.caught.wait()
+
+    def release(self) -> None:
+        """Let what was caught go on, and catch no more."""
+        self.times = 0
+        self._released.set()
+
+    def lose(self) -> None:
+        """Cut the connections of what was caught, and catch no more: calls never arrive, replies never come back."""
+        self._is_lost = True
+        self.release()
+
+    def wants(self, sql: str, *, is_reply: bool) -> bool:
+        """Say whether this rule catches a statement now."""
+        return self.times > 0 and self.is_reply == is_reply and self.marker in sql
+
+    async def catch(self) -> None:
+        """Hold the caller until released."""
+        self.times -= 1
+        self.count += 1
+        self.caught.set()
+        await self._released.wait()
+        if self._is_lost:
+            raise ConnectionResetError
+
+
+class Proxy:
+    """Passes everything on until told otherwise."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._target = url
+        self._folder = folder
+        self._rules: list[Held] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def url(self) -> str:
+        """Give the URL of the database behind the proxy, through it."""
+        parts = urlsplit(self._target)
+        return f"{parts.scheme}://{parts.username}@{parts.path}?host={self._folder}&port=5432"
+
+    def hold(self, marker: str, *, times: int = 1) -> Held:
+        """Hold calls of statements that contain `marker`: the server does not see them before they are released."""
+        return self._add(Held(marker=marker, is_reply=False, times=times))
+
+    def hold_reply(self, marker: str, *, times: int = 1) -> Held:
+        """Hold replies to statements that contain `marker`: they were executed, and the client does not know."""
+        return self._add(Held(marker=marker, is_reply=True, times=times))
+
+    def _add(self, rule: Held) -> Held:
+        self._rules.append(rule)
+        return rule
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        upstream: asyncio.StreamWriter | None = None
+        try:
+            answers, upstream = await self._connect()
+            self._writers.add(upstream)
+            await self._carry(reader, writer, answers, upstream)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            for end in (writer, upstream):
+                if end is not None:
+                    end.close()
+                    self._writers.discard(end)
+            self._tasks.discard(task)
+
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        upstream: asyncio.StreamWriter,
+    ) -> None:
+        line = _Line()
+        there = asyncio.create_task(self._there(reader, writer, upstream, line))
+        back = asyncio.create_task(self._back(answers, writer, line))
+        try:
+            await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (there, back):
+                task.cancel()
+            await asyncio.gather(there, back, return_exceptions=True)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        parts = urlsplit(self._target)
+        query = parse_qs(parts.query)
+        if "host" in query:
+            return await asyncio.open_unix_connection(f"{query['host'][0]}/.s.PGSQL.{query['port'][0]}")
+        return await asyncio.open_connection(parts.hostname, parts.port or 5432)
+
+    async def _there(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamWriter, line: _Line
+    ) -> None:
+        await self._start_up(reader, writer, upstream)
+        while True:
+            header = await reader.readexactly(_HEADER.size)
+            kind, length = _HEADER.unpack(header)
+            body = await reader.readexactly(length - 4)
+            sql = line.sends(kind, body)
+            if sql is not None:
+                await self._obey(sql, is_reply=False)
+            upstream.write(header + body)
+            await upstream.drain()
+
+    async def _start_up(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamWriter
+    ) -> None:
+        """Pass the first packet on, which has no kind; encryption is declined here."""
+        while True:
+            size = await reader.readexactly(4)
+            body = await reader.readexactly(struct.unpack("!i", size)[0] - 4)
+            if len(body) == 4 and struct.unpack("!i", body)[0] in _ENCRYPT:
+                writer.write(b"N")
+                continue
+            upstream.write(size + body)
+            return
+
+    async def _back(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+        while True:
+            chunk = await answers.read(65536)
+            if not chunk:
+                return
+            if line.running is not None:
+                await self._obey(line.running, is_reply=True)
+            writer.write(chunk)
+            await writer.drain()
+
+    async def _obey(self, sql: str, *, is_reply: bool) -> None:
+        for rule in self._rules:
+            if rule.wants(sql, is_reply=is_reply):
+                await rule.catch()
+
+    async def close(self) -> None:
+        """Cut every connection."""
+        for rule in self._rules:
+            rule.release()
+        for task in list(self._tasks):
+            task.cancel()
+        for writer in list(self._writers):
+            writer.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Line:
+    """What one connection is doing: the text of each prepared statement, and of the one that runs."""
+
+    def __init__(self) -> None:
+        self._texts: dict[bytes, str] = {}
+        self.running: str | None = None
+
+    def sends(self, kind: bytes, body: bytes) -> str | None:
+        """Take a message of the client in; gives the text of the statement it executes, if it does."""
+        if kind == b"P":
+            name, _, rest = body.partition(b"\0")
+            self._texts[name] = rest.partition(b"\0")[0].decode()
+            self.running = None
+        elif kind == b"B":
+            name = body.partition(b"\0")[2].partition(b"\0")[0]
+            self.running = self._texts.get(name, "")
+            return self.running
+        elif kind == b"Q":
+            self.running = body.rstrip(b"\0").decode()
+            return self.running
+        return None
+
+
+@asynccontextmanager
+async def proxy_to(url: str, folder: Path) -> AsyncIterator[Proxy]:
+    """Run a proxy to a database; its socket is in `folder`."""
+    proxy = Proxy(url, folder)
+    server = await asyncio.start_unix_server(proxy._serve, folder / _SOCKET)
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await server.wait_closed()

@@ -1,0 +1,113 @@
+"""What a declaration may say, and what is refused before a first job can find it out."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.domain.errors import NotImplementedYet, RequestInvalid, SettingsInvalid
+from app.jobs import Limit, Rate, RetryAfter, RetryPolicy, Snooze, Terminal, schedule
+from app.jobs.policy import JobPolicy, PolicyOptions
+from tests.unit.jobs_fakes import NOW
+
+SECOND = timedelta(seconds=1)
+
+
+def test_a_policy_is_frozen_and_has_the_documented_defaults() -> None:
+    policy = JobPolicy()
+    assert (policy.queue, policy.priority, policy.on_conflict, policy.abort) == ("default", 5, "return", "cancel")
+    assert policy.retry == RetryPolicy()
+    with pytest.raises(FrozenInstanceError):
+        policy.queue = "other"  # type: ignore[misc] # what the test shows
+
+
+def test_the_keywords_of_job_are_the_fields_of_the_policy() -> None:
+    assert set(PolicyOptions.__annotations__) == {field.name for field in fields(JobPolicy)}
+
+
+@pytest.mark.parametrize("field", ["timeout", "deadline", "max_queue_time", "dedupe_for"])
+@pytest.mark.parametrize("value", [timedelta(), -SECOND, timedelta(microseconds=1), timedelta(days=10_000), 5, "5s"])
+def test_durations_that_cannot_work_are_refused(field: str, value: object) -> None:
+    wrong: dict[str, Any] = {field: value}
+    with pytest.raises(SettingsInvalid, match=field):
+        JobPolicy(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queue": ""},
+        {"queue": "Mail"},
+        {"queue": "mail\n"},
+        {"queue": "ma\u202eil"},
+        {"priority": -1},
+        {"priority": 10},
+        {"priority": True},
+        {"priority": 1.0},
+        {"retry": 3},
+        {"on_conflict": "ignore"},
+        {"abort": "kill"},
+        {"terminal_on": (ValueError("an instance"),)},
+        {"terminal_on": (int,)},
+        {"tenant": "{"},
+        {"tenant": 3},
+        {"idempotency_key": "order:{}"},
+    ],
+)
+def test_values_that_cannot_work_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsInvalid):
+        JobPolicy(**wrong)
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        {"step_timeout": SECOND},
+        {"event_poll": SECOND},
+        {"limits": [object()]},
+        {"rate": object()},
+        {"retention": timedelta(days=1)},
+        {"redact": ["/password"]},
+    ],
+)
+def test_what_is_not_built_is_refused_not_dropped(planned: dict[str, Any]) -> None:
+    with pytest.raises(NotImplementedYet) as caught:
+        JobPolicy(**planned)
+    assert caught.value.fix
+
+
+def test_names_of_later_releases_refuse_at_use() -> None:
+    with pytest.raises(NotImplementedYet):
+        Limit(4, key="{shop}")
+    with pytest.raises(NotImplementedYet):
+        Rate(100, per=SECOND)
+    with pytest.raises(NotImplementedYet):
+        schedule("nightly", cron="0 3 * * *")
+
+
+def test_snooze_is_no_exception_that_a_body_would_catch() -> None:
+    assert not issubclass(Snooze, Exception)
+    assert Snooze(SECOND).delay == SECOND
+    assert str(Terminal("gone")) == "gone"
+
+
+def test_retry_after_counts_from_the_given_instant() -> None:
+    assert RetryAfter(SECOND).delay_from(NOW) == SECOND
+    assert RetryAfter(NOW + SECOND, "busy").delay_from(NOW) == SECOND
+    assert RetryAfter(NOW - SECOND).delay_from(NOW) == timedelta()
+    assert str(RetryAfter(SECOND, "busy")) == "busy"
+
+
+@pytest.mark.parametrize("when", [-SECOND, timedelta(days=9999), datetime(2026, 1, 1)])  # noqa: DTZ001 # naive on purpose
+def test_retry_after_refuses_what_is_no_time(when: timedelta | datetime) -> None:
+    with pytest.raises(RequestInvalid):
+        RetryAfter(when)
+
+
+@pytest.mark.parametrize("delay", [timedelta(), -SECOND, timedelta(days=9999)])
+def test_snooze_refuses_what_is_no_wait(delay: timedelta) -> None:
+    with pytest.raises(RequestInvalid):
+        Snooze(delay)

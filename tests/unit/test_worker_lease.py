@@ -1,0 +1,106 @@
+"""The lease as the worker judges it, and the watch over its loop, both on clocks that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.domain.job import WorkerId
+from app.observability.metrics import Metrics
+from app.observability.probe import Probe
+from app.observability.telemetry import Telemetry
+from app.worker.lease import Lease, boot_clock
+from app.worker.stall import StallWatch
+
+
+class Hands:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_half_a_lease_without_a_renewal_stops_claims_and_a_whole_one_ends_it() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    assert (lease.may_claim, lease.is_held) == (True, True)
+    hands.now += 15
+    assert (lease.may_claim, lease.is_held) == (False, True)
+    hands.now += 15
+    assert (lease.may_claim, lease.is_held) == (False, False)
+
+
+def test_it_is_judged_from_the_instant_before_the_renewal_was_sent() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    sent = hands.now + 10
+    hands.now += 20
+    lease.renewed(sent)
+    assert lease.age == 10
+    lease.renewed(sent - 5)
+    assert lease.age == 10
+
+
+def test_a_lease_that_is_over_stays_over_and_has_one_ender() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    assert [lease.end(), lease.end()] == [True, False]
+    lease.renewed(hands.now)
+    assert (lease.may_claim, lease.is_held) == (False, False)
+
+
+def test_the_boot_clock_moves() -> None:
+    clock = boot_clock()
+    first = clock()
+    assert first > 0
+    assert clock() >= first
+
+
+def watch(limit: float = 5.0) -> tuple[StallWatch, Hands, Probe, Metrics]:
+    hands, metrics = Hands(), Metrics()
+    telemetry = Telemetry(metrics=metrics)
+    stall = StallWatch(limit_seconds=limit, telemetry=telemetry, monotonic=hands, on_blocked=lambda _task: None)
+    return stall, hands, Probe(telemetry), metrics
+
+
+async def test_a_loop_that_hangs_is_said_once_then_beyond_help() -> None:
+    stall, hands, probe, metrics = watch()
+    looks = []
+    for _ in range(24):
+        hands.now += 0.25
+        looks.append(stall.look())
+    assert looks.index(False) == 20
+    blocked = probe.of("worker.loop_blocked", is_over=False)
+    assert "test_a_loop_that_hangs" in str(blocked[0].facts["blocked_at"])
+    assert metrics.registry.get_sample_value("outlast_loop_lag_seconds") == pytest.approx(5.65, abs=0.2)
+
+
+async def test_a_loop_that_moves_again_is_said_and_forgiven() -> None:
+    stall, hands, probe, _ = watch()
+    over = asyncio.Event()
+    for _ in range(8):
+        hands.now += 0.25
+        assert stall.look()
+    over.set()
+    stall._beats += 1
+    hands.now += 0.25
+    assert stall.look()
+    (end,) = probe.of("worker.loop_blocked", is_over=True)
+    assert end.facts["seconds"] == pytest.approx(1.75)
+    hands.now += 0.25
+    assert stall.look()
+    assert len(probe.of("worker.loop_blocked")) == 2
+
+
+async def test_a_process_that_was_suspended_is_not_taken_for_one_that_hangs() -> None:
+    stall, hands, probe, _ = watch()
+    assert stall.look()
+    hands.now += 3600
+    assert stall.look()
+    stall._beats += 1
+    assert stall.look()
+    assert not probe.of("worker.loop_blocked", is_over=False) or stall._stalled == 0
