@@ -1,7 +1,7 @@
-"""The composition root: settings become a driver, a registry, roles and an ASGI application.
+"""The composition root: settings become a driver, a registry, controls and an ASGI application.
 
-It builds and never decides: what a part does stands in the part. The only module that knows every other one; the
-command line and `main` call it.
+It builds and never decides: what a part does stands in the part. `process` wires what is built here into the roles of
+one process; the command line and `main` call it for everything else.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def build_driver(settings: Settings) -> JobDriver:
         create_engine(url, pool_size=settings.pool_size),
         schema=settings.db_schema,
         listen_url=settings.listen_url,
+        owns_engine=True,
     )
 
 
@@ -90,12 +91,19 @@ def build_admission(settings: Settings) -> Admission:
     return Admission(limits=JsonLimits(max_bytes=settings.payload_max_bytes))
 
 
-def build_jobs(settings: Settings, driver: JobDriver, telemetry: Telemetry) -> JobControl:
-    """Build the verbs on jobs over a driver, for commands that do one thing and end."""
+def build_jobs(
+    settings: Settings,
+    driver: JobDriver,
+    telemetry: Telemetry,
+    *,
+    catalogue: TypeCatalogue | None = None,
+    waiters: ResultWaiters | None = None,
+) -> JobControl:
+    """Build the verbs on jobs over a driver; a command that does one thing and ends shares nothing with other parts."""
     return JobControl(
         driver=driver,
-        catalogue=TypeCatalogue(driver),
-        waiters=ResultWaiters(driver),
+        catalogue=catalogue or TypeCatalogue(driver),
+        waiters=waiters or ResultWaiters(driver),
         admission=build_admission(settings),
         telemetry=telemetry,
     )
@@ -113,13 +121,7 @@ def build_services(
     """Build what the HTTP routes are given."""
     catalogue, waiters = TypeCatalogue(driver), ResultWaiters(driver)
     return HttpServices(
-        jobs=JobControl(
-            driver=driver,
-            catalogue=catalogue,
-            waiters=waiters,
-            admission=build_admission(settings),
-            telemetry=telemetry,
-        ),
+        jobs=build_jobs(settings, driver, telemetry, catalogue=catalogue, waiters=waiters),
         queues=QueueControl(driver),
         catalogue=catalogue,
         fleet=FleetControl(driver),

@@ -44,7 +44,7 @@ _POOL_OF_ROLE = {"worker": 4, "api": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Addresses:
     """Where a process that has started can be reached; `api` is None without that role."""
 
     api: str | None
@@ -60,7 +60,7 @@ class Process:
         roles: Sequence[str],
         *,
         is_dev: bool = False,
-        announce: Callable[[Places], None],
+        announce: Callable[[Addresses], None],
         last: Callable[[Shutdown], None] = lambda _shutdown: None,
     ) -> None:
         _check_pool(settings, roles)
@@ -94,11 +94,12 @@ class Process:
             opening = open_driver(self._driver, within=timedelta(seconds=self._settings.start_seconds))
             if not await self._shutdown.unless_requested(opening):
                 return 0
+            if not self._driver.capabilities.is_durable:
+                self._telemetry.store_is_volatile(self._driver.capabilities.name)
             self._started.set()
             return await self._shutdown.serve(self._roles(admin))
         finally:
-            if self._started.is_set():
-                await close_driver(self._driver)
+            await close_driver(self._driver)
             await asyncio.to_thread(self._last, self._shutdown)
             admin.stop()
             self._pulse.stop()
@@ -108,7 +109,7 @@ class Process:
 
         def announce() -> None:
             url = None if api is None else f"http://{_shown(self._bind[0])}:{api.port}"
-            self._announce(Places(api=url, admin=f"http://{_shown(self._admin_bind[0])}:{admin.port}"))
+            self._announce(Addresses(api=url, admin=f"http://{_shown(self._admin_bind[0])}:{admin.port}"))
 
         roles = [role for role in (self._worker, api) if role is not None]
         return [*roles, Announcer(announce)]

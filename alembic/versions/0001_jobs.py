@@ -64,6 +64,7 @@ STATEMENTS = (
     # --- the token's places
     f"""create table outlast.ready(
       {CARRIED}, seq bigint not null default nextval('outlast.token_seq'), job_id uuid not null,
+      {instant("since", "default outlast.clock()")},
       moved boolean not null default true, primary key (queue, rank, seq)) {HOT}""",
     # A fresh token is found by the envelope's (queue, rank, seq); only those that came back need an entry by id.
     "create index ready_moved on outlast.ready(job_id) where moved",

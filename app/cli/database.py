@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..domain.errors import DriverUnavailable
-from .report import say
+from .report import SCHEMA_TOO_OLD, say
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -40,7 +40,7 @@ def down(*, to: _DownTo, db: _Db = None, yes: _Yes = False) -> None:
     """Take the schema back. Data of what is removed is lost."""
     settings = _settings(db)
     if not yes:
-        typer.confirm(f"Take schema {settings.db_schema} down to {to}? Its data goes with it", abort=True)
+        typer.confirm(f"Take schema {settings.db_schema} down to {to}? Its data goes with it", abort=True, err=True)
     asyncio.run(_downgrade(settings, to))
     say(f"schema {settings.db_schema} is at {asyncio.run(_status(settings))[0] or 'base'}")
 
@@ -56,7 +56,7 @@ def status(*, db: _Db = None, as_json: _Json = False, wait_db: _Wait = 0.0) -> N
     else:
         print(f"current {current or 'none'}, head {head}")
     if current != head:
-        raise typer.Exit(78)
+        raise typer.Exit(SCHEMA_TOO_OLD)
 
 
 @migrate.command()

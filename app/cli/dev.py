@@ -1,7 +1,7 @@
 """`outlast dev`: the whole service in one process, on a PostgreSQL of its own, for the first five minutes and after.
 
 Owns nothing but the order: database, schema, roles, banner; and back. The database is stopped last and within the
-drain's budget.
+drain's budget, also when work had to be given up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .report import say
 
 if TYPE_CHECKING:
     from ..lifecycle.shutdown import Shutdown
-    from ..process import Places
+    from ..process import Addresses
     from ..settings import Settings
     from .devdb import DevPostgres
 
@@ -35,6 +35,7 @@ _PORTS_TRIED = 50
 _LOOPBACK = "127.0.0.1"
 _COMMAND = "outlast" if __name__.startswith("outlast") else ".venv/bin/outlast"
 _STOP_DATABASE = timedelta(seconds=5)
+_STOP_AT_LEAST = timedelta(milliseconds=500)
 
 
 def dev(
@@ -71,15 +72,24 @@ def _run(settings: Settings, postgres: DevPostgres | None, started: float) -> in
     if not str(settings.database_url).startswith("memory:"):
         asyncio.run(upgrade_schema(settings))
 
-    def announce(places: Places) -> None:
-        for line in _banner(places, settings, seconds=time.monotonic() - started):
+    def announce(at: Addresses) -> None:
+        for line in _banner(at, settings, seconds=time.monotonic() - started):
             say(line)
 
-    def retire(_shutdown: Shutdown) -> None:
+    def stop_database(shutdown: Shutdown) -> None:
+        # Here and not on the way out: a process that gave work up ends without unwinding.
         if postgres is not None:
-            postgres.retire()
+            postgres.stop(within=_left(shutdown))
 
-    return Process(settings, ROLES, is_dev=True, announce=announce, last=retire).run()
+    return Process(settings, ROLES, is_dev=True, announce=announce, last=stop_database).run()
+
+
+def _left(shutdown: Shutdown) -> timedelta:
+    """Give what the drain leaves for stopping the database; past that it is ended without a checkpoint."""
+    if shutdown.notice is None:
+        return _STOP_DATABASE
+    left = timedelta(seconds=shutdown.notice.deadline - time.monotonic())
+    return min(max(left, _STOP_AT_LEAST), _STOP_DATABASE)
 
 
 def _complete(settings: Settings, url: str, *, no_demo: bool) -> Settings:
@@ -107,15 +117,15 @@ def _database(address: str | None, data_dir: Path, *, reset: bool) -> Iterator[t
         postgres.stop(within=_STOP_DATABASE)
 
 
-def _banner(places: Places, settings: Settings, *, seconds: float) -> tuple[str, ...]:
+def _banner(at: Addresses, settings: Settings, *, seconds: float) -> tuple[str, ...]:
     from ..bootstrap import DEMO_JOBS
 
-    url = places.api
+    url = at.api
     example = "demo.count_lines" if DEMO_JOBS in settings.jobs else "NAME"
     return (
         "",
         f"outlast is ready after {seconds:.1f} s",
-        f"  API     {url}/v1/jobs      probes and metrics {places.admin}",
+        f"  API     {url}/v1/jobs      probes and metrics {at.admin}",
         "  enqueue a job and wait for its result:",
         f"    curl -sS {url}/v1/jobs -H 'content-type: application/json' -H 'prefer: wait=20' \\",
         f"""      -d '{{"name": "{example}", "payload": {{}}}}'""",

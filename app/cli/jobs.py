@@ -13,7 +13,7 @@ from uuid import UUID
 import typer
 
 from ..domain.errors import JobNotFound, RequestInvalid
-from ..domain.job import JobId
+from ..domain.job import Enqueued, JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import TERMINAL, State
 from .jobs_print import print_attempts, print_document, print_job, print_table
@@ -92,25 +92,22 @@ def enqueue(
 
     request = EnqueueRequest(
         name=name,
-        payload_text=payload or _object(param or []),
+        payload_text=_payload_text(payload, param or []),
         idempotency_key=key,
         queue=queue,
         priority=priority,
         delay=None if delay is None else timedelta(seconds=delay),
         enqueued_by=_ACTOR,
     )
-    if payload and param:
-        raise RequestInvalid("--payload and --param exclude each other", fix="give the payload one way")
 
-    async def place(control: JobControl) -> tuple[JobView, bool]:
+    async def place(control: JobControl) -> tuple[JobView, Enqueued]:
         placed = await control.enqueue(request, tenant=None)
-        view = await _await_end(control, placed.answer.id, wait or 0.0)
-        return view, placed.answer.deduped
+        return await _await_end(control, placed.answer.id, wait or 0.0), placed.answer
 
-    view, deduped = with_jobs(db, place)
-    if deduped:
+    view, answer = with_jobs(db, place)
+    if answer.deduped:
         say(f"the key is held by {view.id}; nothing was added")
-    _show(view, as_json=as_json)
+    _show(view, as_json=as_json, deduped=answer.deduped, key_expires_at=answer.key_expires_at)
     if wait is not None and view.state not in TERMINAL:
         raise typer.Exit(TIMED_OUT)
     if wait is not None and view.state is not State.DONE:
@@ -128,7 +125,7 @@ def cancel(
     """Cancel a job for good, whatever it is doing."""
     verdict, view = with_jobs(db, lambda control: control.cancel(_job_id(job_id), reason=reason, tenant=None))
     say(verdict.value)
-    _show(view, as_json=as_json)
+    _show(view, as_json=as_json, verdict=verdict.value)
 
 
 @jobs.command()
@@ -137,9 +134,10 @@ def retry(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
     _show(with_jobs(db, lambda control: control.retry(_job_id(job_id), tenant=None)), as_json=as_json)
 
 
-def _show(view: JobView, *, as_json: bool) -> None:
+def _show(view: JobView, *, as_json: bool, **answer: object) -> None:
+    """Print a job; `answer` is what the action itself found, a part of the document only."""
     if as_json:
-        print_document(view)
+        print_document(view, answer=answer)
     else:
         print_table((view,))
 
@@ -164,7 +162,12 @@ def _job_id(text: str) -> JobId:
         raise JobNotFound(f"{text!r} is not a job id", fix="give the id that `outlast jobs list` shows") from exc
 
 
-def _object(params: list[str]) -> str:
+def _payload_text(payload: str, params: list[str]) -> str:
+    """Give the payload as JSON: as it was written, or an object of its fields, whose JSON values stay as written."""
+    if payload and params:
+        raise RequestInvalid("--payload and --param exclude each other", fix="give the payload one way")
+    if payload:
+        return payload
     fields = []
     for param in params:
         name, sign, value = param.partition("=")

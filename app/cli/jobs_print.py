@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from ..domain.snapshot import AttemptView, JobView
 
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 _BIDI = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
 _SAFE = str.maketrans({**_ESCAPED, **_BIDI})  # what a payload holds must not steer a terminal
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 _COLUMNS = ("id", "name", "queue", "state", "reason", "attempt", "created")
 
 
-def print_document(view: JobView, *, with_payload: bool = True, attempts: Sequence[AttemptView] | None = None) -> None:
-    """Print one job as JSON on one line."""
+def print_document(
+    view: JobView,
+    *,
+    with_payload: bool = True,
+    attempts: Sequence[AttemptView] | None = None,
+    answer: Mapping[str, object] = _NOTHING,
+) -> None:
+    """Print one job as JSON on one line, with what the action on it answered."""
     from ..control.render import render
     from ..control.represent import attempt_document, job_document
 
-    document = job_document(view, with_payload=with_payload)
+    document = job_document(view, with_payload=with_payload) | dict(answer)
     if attempts is not None:
         document["attempts"] = [attempt_document(attempt) for attempt in attempts]
     sys.stdout.write(render(document).decode() + "\n")

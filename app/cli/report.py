@@ -8,16 +8,20 @@ from ..domain.errors import (
     DriverUnavailable,
     IdempotencyMismatch,
     JobDuplicate,
+    JobNameTaken,
     JobNotFound,
     JobStateConflict,
     JobUnknown,
     NotFound,
+    NotImplementedYet,
     OutlastError,
+    RequestInvalid,
     SchemaOutdated,
     SettingsInvalid,
 )
 
 FAILURE = 1
+USAGE = 2
 TIMED_OUT = 3
 NOT_FOUND = 4
 CONFLICT = 5
@@ -26,7 +30,10 @@ UNAVAILABLE = 69
 SCHEMA_TOO_OLD = 78
 
 _CODES: tuple[tuple[type[OutlastError], int], ...] = (
+    (RequestInvalid, USAGE),
     (SettingsInvalid, SETTINGS),
+    (JobNameTaken, SETTINGS),  # found while the modules of OUTLAST_JOBS are read
+    (NotImplementedYet, SETTINGS),  # a store or a policy of a later release
     (DriverUnavailable, UNAVAILABLE),
     (SchemaOutdated, SCHEMA_TOO_OLD),
     (JobNotFound, NOT_FOUND),

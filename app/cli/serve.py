@@ -16,7 +16,7 @@ from ..domain.errors import SettingsInvalid
 from .report import say
 
 if TYPE_CHECKING:
-    from ..process import Places
+    from ..process import Addresses
     from ..settings import Settings
 
 _Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
@@ -87,9 +87,9 @@ def _run(settings: Settings, roles: tuple[str, ...]) -> None:
     for name in unknown_variables():
         say(f"warning: {name} is not a setting and is ignored")
 
-    def announce(places: Places) -> None:
-        where = f"API on {places.api}, " if places.api else ""
-        say(f"outlast {' + '.join(roles)} is running: {where}admin on {places.admin}")
+    def announce(at: Addresses) -> None:
+        where = f"API on {at.api}, " if at.api else ""
+        say(f"outlast {' + '.join(roles)} is running: {where}admin on {at.admin}")
 
     sys.exit(Process(settings, tuple(dict.fromkeys(roles)), announce=announce).run())
 

@@ -28,8 +28,8 @@ async def _with_jobs(settings: Settings, verb: Callable[[JobControl], Awaitable[
     from ..drivers.opening import close_driver, open_driver
 
     driver = build_driver(settings)
-    await open_driver(driver, within=_OPEN)
     try:
+        await open_driver(driver, within=_OPEN)
         return await verb(build_jobs(settings, driver, quiet_telemetry()))
     finally:
         await close_driver(driver)

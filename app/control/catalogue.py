@@ -17,6 +17,8 @@ from ..drivers.protocol import JobDriver
 
 # Long enough that a busy API asks once and not per request, short enough that a deploy is seen while it goes on.
 _TTL_SECONDS = 5.0
+# The repair for a name nobody has published.
+PUBLISH_FIRST = "list the known ones with GET /v1/job-types; start a worker whose OUTLAST_JOBS names its module"
 
 
 class TypeCatalogue:
@@ -47,10 +49,7 @@ class TypeCatalogue:
         """Give the newest publication of a name. Raises `NOT_FOUND`."""
         found = await self.find(name)
         if found is None:
-            raise NotFound(
-                f"no worker has published a job type {name!r}",
-                fix="list the known ones with GET /v1/job-types; start a worker whose OUTLAST_JOBS names its module",
-            )
+            raise NotFound(f"no worker has published a job type {name!r}", fix=PUBLISH_FIRST)
         return found
 
     async def all(self) -> tuple[JobTypeDoc, ...]:

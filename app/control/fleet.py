@@ -1,6 +1,6 @@
 """The worker processes behind a store: which live, what they run, whether they drain.
 
-Read only. Called by the HTTP routes and the command line.
+Read only. Called by the HTTP routes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ..domain.errors import DriverUnavailable, Forbidden, JobNotFound, JobUnknown
+from ..domain.errors import Forbidden, JobNotFound, JobUnknown
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.outcome import CancelVerdict
 from ..domain.snapshot import AttemptView, JobPage, JobView
@@ -18,8 +18,9 @@ from ..domain.state import TERMINAL
 from ..drivers.protocol import JobDriver, ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
+from ..jobs.repeat import until_known
 from ..observability.telemetry import Telemetry
-from .catalogue import TypeCatalogue
+from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .waiting import ResultWaiters
 
 __all__ = ["EnqueueRequest", "JobControl", "ListQuery", "Placed", "job_not_found"]
@@ -63,24 +64,17 @@ class JobControl:
         """
         published = await self._catalogue.find(request.name)
         if published is None:
-            raise JobUnknown(
-                f"no worker has published a job type {request.name!r}",
-                fix="list the known ones with GET /v1/job-types; start a worker whose OUTLAST_JOBS names its module",
-            )
+            raise JobUnknown(f"no worker has published a job type {request.name!r}", fix=PUBLISH_FIRST)
         job = self._admission.admit(self._types.of(published), request)
         if tenant is not None and job.tenant != tenant:
             raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
-        answer = await self._store(job)
+        answer = await until_known(lambda: self._driver.enqueue(job))
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
         return Placed(job=job, answer=answer)
 
-    async def find(self, job_id: JobId, *, tenant: str | None) -> JobView | None:
-        """Give one job with payload and result, None when there is none to be seen."""
-        return await self._driver.describe(job_id, tenant=tenant)
-
     async def describe(self, job_id: JobId, *, tenant: str | None) -> JobView:
         """Give one job with payload and result. Raises `JOB_NOT_FOUND`."""
-        view = await self.find(job_id, tenant=tenant)
+        view = await self._driver.describe(job_id, tenant=tenant)
         if view is None:
             raise job_not_found(str(job_id))
         return view
@@ -125,13 +119,6 @@ class JobControl:
         """
         await self._driver.retry(job_id, tenant=tenant)
         return await self.describe(job_id, tenant=tenant)
-
-    async def _store(self, job: NewJob) -> Enqueued:
-        try:
-            return await self._driver.enqueue(job)
-        except DriverUnavailable:
-            # Whether it was stored is unknown; under the same id a repetition cannot make a second job.
-            return await self._driver.enqueue(job)
 
 
 def job_not_found(job_id: str) -> JobNotFound:

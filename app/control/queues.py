@@ -1,7 +1,7 @@
 """Queues as operators see them: how deep, how old, paused by whom; pause and resume.
 
 A queue exists as soon as a job or a setting names it; pausing one that is empty is how a rollout is prepared.
-Called by the HTTP routes and the command line.
+Called by the HTTP routes.
 """
 
 from __future__ import annotations

@@ -95,6 +95,16 @@ def attempt_document(attempt: AttemptView) -> Document:
     }
 
 
+def error_document(error: ErrorInfo) -> Document:
+    """Give why an attempt failed, without its traceback."""
+    return {
+        "type": error.type,
+        "message": error.message,
+        "code": error.code,
+        "retryable": _is_retryable(error),
+    }
+
+
 def queue_document(queue: QueueView) -> Document:
     """Give one queue: its depth by live state, the age of its oldest ready job, its pause."""
     age = queue.oldest_ready_seconds
@@ -165,7 +175,7 @@ def links_of(job_id: str, root: str = "") -> Document:
     return {"self": here, "result": f"{here}/result", "attempts": f"{here}/attempts"}
 
 
-def error_is_retryable(error: ErrorInfo) -> bool:
+def _is_retryable(error: ErrorInfo) -> bool:
     """Say whether an error of this kind is worth another attempt: coded ones say so themselves, others are."""
     known = error_classes().get(error.code or "")
     return known is None or not known.terminal
@@ -178,16 +188,6 @@ def _job_error(view: JobView) -> Document | None:
     if view.state is State.DEAD and view.state_reason == DeadReason.TERMINAL:
         document["retryable"] = False
     return document
-
-
-def error_document(error: ErrorInfo) -> Document:
-    """Give why an attempt failed, without its traceback."""
-    return {
-        "type": error.type,
-        "message": error.message,
-        "code": error.code,
-        "retryable": error_is_retryable(error),
-    }
 
 
 def _claim_document(view: JobView) -> Document | None:

@@ -37,11 +37,6 @@ class ResultWaiters:
         self._is_listening = False
 
     @property
-    def is_closing(self) -> bool:
-        """Say whether waiting has ended for good."""
-        return self._is_closing
-
-    @property
     def count(self) -> int:
         """Give how many requests wait now."""
         return sum(len(events) for events in self._waiting.values())

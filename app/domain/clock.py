@@ -1,6 +1,7 @@
 """Clocks as parameters: rows carry the database's time, durations come from a monotonic clock.
 
-Only the memory driver and tests ask a clock for the wall time; everything else asks for `monotonic()`.
+Only the memory driver, whose store it is, and tests take a whole clock; everything else is handed the one reading it
+needs: `monotonic`, or admission's `now`.
 """
 
 from __future__ import annotations

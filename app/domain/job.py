@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID
@@ -18,6 +18,9 @@ DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "default"
 DEFAULT_PRIORITY = 5
 MAX_PRIORITY = 9
+MAX_TAGS = 20
+SHORTEST_DURATION = timedelta(milliseconds=1)  # durations are stored in milliseconds
+LONGEST_DURATION = timedelta(days=5 * 366)
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_.:-]{0,127}$"
 
 LANE_RESUMED = 0
@@ -168,7 +171,7 @@ class ClaimedJob:
     parent_id: JobId | None = None
     enqueued_by: str | None = None
     traceparent: str | None = None
-    tags: tuple[str, ...] = field(default=())
+    tags: tuple[str, ...] = ()
     meta: str | None = None
 
     @property

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
+from .text import json_pointer
+
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 _Object: TypeAlias = "tuple[tuple[str, object], ...]"
 
@@ -25,7 +27,7 @@ _BOX = (list, tuple)  # made once: `list | tuple` in the loop is a new object ea
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Flaw:
     """What is wrong, where (RFC 6901), and the repair."""
 
     what: str
@@ -42,7 +44,7 @@ class _TooLong:
 
 
 def parse(text: str, *, max_keys: int, max_digits: int) -> object:
-    """Give the value of a text, or the `Fault` that keeps it out.
+    """Give the value of a text, or the `Flaw` that keeps it out.
 
     Raises:
         json.JSONDecodeError: the text is not JSON in form.
@@ -92,7 +94,7 @@ def _bounded(max_digits: int) -> Callable[[str], int]:
     return bounded
 
 
-def _locate(text: str, max_keys: int, max_digits: int) -> Fault:
+def _locate(text: str, max_keys: int, max_digits: int) -> Flaw:
     """Name the first fault of a text that is JSON in form."""
 
     def number(digits: str) -> object:
@@ -103,7 +105,7 @@ def _locate(text: str, max_keys: int, max_digits: int) -> Fault:
     return _first((("", root),), max_keys, max_digits)
 
 
-def _first(root: _Object, max_keys: int, max_digits: int) -> Fault:
+def _first(root: _Object, max_keys: int, max_digits: int) -> Flaw:
     """Walk in document order. One flat loop: this is the slow half of a refusal and has a budget."""
     todo: list[tuple[_Path, _Object | list[object]]] = [(None, root)]
     while todo:
@@ -122,12 +124,12 @@ def _first(root: _Object, max_keys: int, max_digits: int) -> Fault:
                 return _odd_number((path, name), value, max_digits)
         inner.reverse()
         todo += inner
-    return Fault(what="a value that cannot be kept", pointer="", fix="send plain JSON")
+    return Flaw(what="a value that cannot be kept", pointer="", fix="send plain JSON")
 
 
-def _odd_object(path: _Path, pairs: _Object, max_keys: int) -> Fault:
+def _odd_object(path: _Path, pairs: _Object, max_keys: int) -> Flaw:
     if len(pairs) > max_keys:
-        return Fault(
+        return Flaw(
             what=f"an object of {len(pairs)} keys where {max_keys} are allowed",
             pointer=_pointer(path),
             fix="send a list, or a reference to the data",
@@ -138,21 +140,21 @@ def _odd_object(path: _Path, pairs: _Object, max_keys: int) -> Fault:
             path = (path, key)
             break
         seen.add(key)
-    return Fault(what="a key twice", pointer=_pointer(path), fix="send each key once")
+    return Flaw(what="a key twice", pointer=_pointer(path), fix="send each key once")
 
 
-def _odd_number(path: _Path, value: object, max_digits: int) -> Fault:
+def _odd_number(path: _Path, value: object, max_digits: int) -> Flaw:
     if isinstance(value, _TooLong):
         what, fix = f"an integer of more than {max_digits} digits", "send long numbers as strings"
     else:
         what, fix = "a number that is not finite", "send a finite number, a string or null"
-    return Fault(what=what, pointer=_pointer(path), fix=fix)
+    return Flaw(what=what, pointer=_pointer(path), fix=fix)
 
 
 def _pointer(path: _Path) -> str:
-    parts: list[str] = []
+    parts: list[str | int] = []
     while path is not None:
         path, part = path
-        parts.append(str(part).replace("~", "~0").replace("/", "~1"))
+        parts.append(part)
     # The outermost part is the wrapper that `_locate` put around the root.
-    return "".join(f"/{part}" for part in reversed(parts[:-1]))[:_LONGEST_POINTER]
+    return json_pointer(reversed(parts[:-1]))[:_LONGEST_POINTER]

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import NoReturn
 
 from .errors import JsonInvalid, PayloadTooLarge
-from .json_parse import Fault, parse
+from .json_parse import Flaw, parse
 
 KIB = 1024
 
@@ -69,11 +69,6 @@ def read_text(raw: bytes, *, limits: JsonLimits = DEFAULT) -> str:
     return text
 
 
-def decode_bytes(raw: bytes, *, limits: JsonLimits = DEFAULT) -> object:
-    """Give the value of a JSON text that came as bytes; `read_text` and `decode` in one."""
-    return decode(read_text(raw, limits=limits), limits=limits)
-
-
 def decode(text: str, *, limits: JsonLimits = DEFAULT) -> object:
     """Give the value of a JSON text, or refuse it with the place and a repair.
 
@@ -100,7 +95,7 @@ def decode(text: str, *, limits: JsonLimits = DEFAULT) -> object:
         raise JsonInvalid(
             "a number has more digits than this process reads", fix="send long numbers as strings"
         ) from None
-    if isinstance(value, Fault):
+    if isinstance(value, Flaw):
         raise JsonInvalid(f"{value.what} at {value.pointer or 'the top'}", fix=value.fix, pointer=value.pointer)
     return value
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from .errors import CrashedTooOften, JobTimeout
+from .errors import CrashedTooOften, JobExpired, JobTimeout
 from .outcome import (
     Cancelled,
     Completed,
@@ -45,6 +45,25 @@ CRASHED_TOO_OFTEN = ErrorInfo(
     message="workers vanished while running this job as often as its max_crashes allows",
     code=CrashedTooOften.code,
 )
+
+# What a job shows that ended while it waited: there is no attempt whose error it could be.
+_ENDED_WAITING = {
+    DeadReason.EXPIRED: ErrorInfo(
+        type=JobExpired.__name__,
+        message="the job was not started within its max_queue_time",
+        code=JobExpired.code,
+    ),
+    DeadReason.DEADLINE: ErrorInfo(
+        type=JobTimeout.__name__,
+        message="the job's deadline passed while it waited",
+        code=JobTimeout.code,
+    ),
+}
+
+
+def error_of_end(reason: str | None) -> ErrorInfo | None:
+    """Give the error of a dead letter whose attempts left none, by its reason."""
+    return next((error for known, error in _ENDED_WAITING.items() if known == reason), None)
 
 
 def cause_of(outcome: Outcome) -> str:

@@ -16,6 +16,7 @@ Jitter = Literal["full", "none"]
 MOST_ATTEMPTS = 32_000  # the column is a smallint
 MOST_CRASHES = 1_000
 STEEPEST_FACTOR = 100.0
+LONGEST_BACKOFF = timedelta(days=365)  # so that no due time leaves the years that a row may hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +37,19 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         zero = timedelta()
         checks = (
-            ("max_attempts", 1 <= self.max_attempts <= MOST_ATTEMPTS, f"between 1 and {MOST_ATTEMPTS}"),
-            ("max_crashes", 1 <= self.max_crashes <= MOST_CRASHES, f"between 1 and {MOST_CRASHES}"),
-            ("backoff", self.backoff > zero, "longer than zero"),
-            ("factor", 1.0 <= self.factor <= STEEPEST_FACTOR, f"between 1 and {STEEPEST_FACTOR:g}"),
-            ("max_backoff", self.max_backoff >= self.backoff, "at least as long as backoff"),
+            ("max_attempts", _is_whole(self.max_attempts, MOST_ATTEMPTS), f"a whole number from 1 to {MOST_ATTEMPTS}"),
+            ("max_crashes", _is_whole(self.max_crashes, MOST_CRASHES), f"a whole number from 1 to {MOST_CRASHES}"),
+            ("backoff", _is_duration(self.backoff) and self.backoff > zero, "a timedelta longer than zero"),
+            (
+                "factor",
+                _is_number(self.factor) and 1.0 <= self.factor <= STEEPEST_FACTOR,
+                f"a number from 1 to {STEEPEST_FACTOR:g}",
+            ),
+            (
+                "max_backoff",
+                _is_duration(self.max_backoff, self.backoff) and self.backoff <= self.max_backoff <= LONGEST_BACKOFF,
+                f"a timedelta from backoff to {LONGEST_BACKOFF.days} days",
+            ),
             ("jitter", self.jitter in ("full", "none"), "'full' or 'none'"),
         )
         for name, holds, rule in checks:
@@ -61,3 +70,15 @@ class RetryPolicy:
         except OverflowError:
             bound = ceiling
         return timedelta(seconds=bound * roll if self.jitter == "full" else bound)
+
+
+def _is_whole(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_duration(value: object, *others: object) -> bool:
+    return all(isinstance(each, timedelta) for each in (value, *others))

@@ -6,12 +6,12 @@ Values are as stored: payloads and results are JSON text, errors are bounded, ti
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from .job import ClaimToken, Counters, JobId, RunId, WorkerId
 from .outcome import ErrorInfo, OutcomeKind, SettleAnswer
-from .state import State
+from .state import DeadReason, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class JobView:
 
     `payload` is None in lists; `result` is set on done jobs only (JSON text). `state_reason` is the dead reason, the
     canceller's words, or why a job waits (`scheduled`, `retry`, `snooze`, `interrupted`). `error` is the last
-    attempt's, cleared by done. `version` grows with every change of state or counters and feeds the ETag.
+    attempt's, cleared by done.
     """
 
     id: JobId
@@ -116,7 +116,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Counts over the whole store; each job is in exactly one bucket. `finished` counts are bounded by retention."""
+    """Counts over the whole store; each job is in exactly one bucket. Of terminal jobs a store may count the newest."""
 
     by_state: dict[State, int]
     queues: tuple[QueueView, ...]
@@ -124,7 +124,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWorker:
-    """A process that asks to execute jobs. `names` are the job types it knows."""
+    """A process that asks to execute jobs. `boot_id` makes repeating a registration whose reply was lost safe."""
 
     host: str
     pid: int
@@ -183,7 +183,10 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """A claim taken over from a worker that is gone, with the outcome recorded in its place."""
+    """A claim taken over from a worker that is gone, with the outcome and cause recorded in its place.
+
+    `attempt` is the job's count while it ran, `lasted` the time from the claim until it was taken over.
+    """
 
     job_id: JobId
     name: str
@@ -191,4 +194,17 @@ class Reaped:
     claim_no: int
     worker_id: WorkerId
     outcome: OutcomeKind
+    cause: str
+    attempt: int
+    lasted: timedelta
     is_dead: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """A job that a sweep ended while it waited, and the limit it had passed: `expired` or `deadline`."""
+
+    job_id: JobId
+    name: str
+    queue: str
+    reason: DeadReason

@@ -1,16 +1,22 @@
 """Text that can be stored: what PostgreSQL refuses is replaced, what is too long is cut, and both are said.
 
 Errors and tracebacks are written by code we do not know; they go through `storable` so that one odd message cannot
-fail a settle. Names that come in from outside are refused instead (`is_printable`). Called by worker and admission.
+fail a settle. Names that come in from outside are refused instead (`is_printable`, `is_traceparent`). Also owns how
+a place in a JSON text is written. Called by worker, admission and the HTTP edge.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Literal
 
 REPLACEMENT = "\ufffd"
 CUT_MARK = "…[cut]…"
 MAX_KEY_CHARS = 255
+MAX_TAG_CHARS = 64
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 Keep = Literal["start", "end"]
 
@@ -63,3 +69,13 @@ def printable_key(key: str) -> str | None:
     if not key.isprintable():
         return "it holds a character that is not printable"
     return None
+
+
+def is_traceparent(text: str) -> bool:
+    """Say whether a text is a W3C `traceparent`. A header that is not one starts no trace, as the standard asks."""
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
+def json_pointer(parts: Iterable[object]) -> str:
+    """Give the RFC 6901 pointer to a place in a JSON text, from the keys and indexes that lead there."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

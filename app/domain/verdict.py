@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias, assert_never
 
 from .errors import JobTimeout
+from .ledger import CAUSE_DRAIN
 from .outcome import (
     Cancelled,
     Completed,
@@ -113,7 +114,7 @@ def verdict(*, is_held: bool, first: Reason | None, ended: Ended, budget: Budget
 def _raised(ended: Raised, *, first: Reason | None, budget: Budget, backoff: timedelta) -> Outcome | None:
     match first:
         case Reason.DRAIN:
-            return Interrupted(cause="drain", error=ended.error, delay=ended.retry_after)
+            return Interrupted(cause=CAUSE_DRAIN, error=ended.error, delay=ended.retry_after)
         case Reason.TIMEOUT | Reason.DEADLINE:
             return _failure(_timed_out(ended.error, first, budget), first=first, budget=budget, delay=backoff)
         case Reason.CALLER:

@@ -21,6 +21,7 @@ from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Expired,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -54,13 +55,15 @@ class QueueShare:
 class ClaimRequest:
     """What a worker can start now. `names` are the job types it knows; other names are left ready.
 
-    `room` bounds the claim as a whole, each share bounds its queue.
+    `room` bounds the claim as a whole, each share bounds its queue. Without `alone_ok`, jobs that must run alone in
+    their worker (`ClaimedJob.must_run_alone`) are left ready.
     """
 
     worker_id: WorkerId
     shares: tuple[QueueShare, ...]
     names: frozenset[str]
     room: int
+    alone_ok: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +225,8 @@ class JobDriver(Protocol):
         """Close workers whose lease has passed and take over claims of closed or absent workers.
 
         Vanished: `crashed`, `crashes + 1`, ready in the resumed lane, dead at `max_crashes` (the last crash counts
-        only if the job ran alone). Abandoned, or of a worker closed in order: `interrupted`. Waits one lease after the
-        server's start.
+        only if the job ran alone). Abandoned, or of a worker closed in order: `interrupted`. Of one that surrendered
+        after it was lost: `lease_lost`. Waits one lease after the server's start.
         """
         ...
 
@@ -234,10 +237,11 @@ class JobDriver(Protocol):
         """
         ...
 
-    async def expire(self, batch: int = 1000) -> int:
-        """End waiting jobs past their time as dead letters.
+    async def expire(self, batch: int = 1000) -> tuple[Expired, ...]:
+        """End waiting jobs past their time as dead letters; fewer than `batch` mean that no more are left.
 
-        Past `max_queue_time` and never started: reason `expired`. Past `deadline`: reason `deadline`.
+        Past `max_queue_time` and never started: reason `expired`; a claim that was handed back was no start. Past
+        `deadline`: reason `deadline`. By job id.
         """
         ...
 

@@ -17,6 +17,7 @@ from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Expired,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -96,7 +97,7 @@ class RefusedDriver:
     async def promote(self, batch: int = 1000) -> int:
         raise self._refusal()
 
-    async def expire(self, batch: int = 1000) -> int:
+    async def expire(self, batch: int = 1000) -> tuple[Expired, ...]:
         raise self._refusal()
 
     async def purge(self, query: PurgeQuery) -> int:

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from .. import __version__
+from ..lifecycle.tasks import start_in
 from .edge import Edge
 from .framework import translate_http_exception, translate_validation_error
 from .openapi import render_document
@@ -79,7 +80,7 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
 async def _waiting(services: HttpServices) -> AsyncIterator[None]:
     """Run the shared waiter for as long as the application is up."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(services.waiters.run(), name="http.waiters")
+        start_in(group, services.waiters.run(), name="outlast.http.waiters")
         try:
             yield
         finally:

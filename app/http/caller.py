@@ -7,9 +7,9 @@ has authenticated by then, so a route without a marker would still not be open t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, TypeAlias, cast
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.types import Scope as AsgiScope
 
 from .auth import Identity, Scope
@@ -47,3 +47,10 @@ class Needs:
         assert identity is not None, "the edge authenticates every path that declares a scope"  # noqa: S101 - see above
         identity.check(*self.scopes)
         return identity
+
+
+AnyCaller: TypeAlias = Annotated[Identity, Depends(Needs())]
+Reader: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
+PayloadReader: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_READ, Scope.PAYLOAD_READ))]
+Writer: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_WRITE))]
+Operator: TypeAlias = Annotated[Identity, Depends(Needs(Scope.OPERATE))]

@@ -6,17 +6,16 @@ fails is told to the server in two lines, cause and repair, instead of a traceba
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from ..domain.errors import OutlastError
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+# Under this name the composition root can speak of it: only `http` may import the framework.
 Application: TypeAlias = FastAPI
 
 

@@ -77,35 +77,21 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
 _EVERYWHERE = (401, 403, 422, 503)
 _WITH_BODY = (408, 413, 415, 501)
 
-PREFER = {
-    "name": "Prefer",
-    "in": "header",
-    "required": False,
-    "schema": {"type": "string"},
-    "description": "RFC 7240. `wait=N`: hold the answer up to N seconds (60 at most) for the job to end.",
-    "example": "wait=10",
+
+def _header(name: str, description: str) -> Extra:
+    """Write down a header that may be sent; headers are read by hand, as bodies are."""
+    schema = {"type": "string"}
+    return {"name": name, "in": "header", "required": False, "schema": schema, "description": description}
+
+
+PREFER = _header("Prefer", "RFC 7240. `wait=N`: hold the answer up to N seconds (60 at most) for the job to end.") | {
+    "example": "wait=10"
 }
-TRACEPARENT = {
-    "name": "traceparent",
-    "in": "header",
-    "required": False,
-    "schema": {"type": "string"},
-    "description": "W3C trace context; kept with the job.",
-}
-IDEMPOTENCY_KEY = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "schema": {"type": "string"},
-    "description": "Not built yet: a request with it is refused with `NOT_IMPLEMENTED`. Use `idempotency_key`.",
-}
-IF_NONE_MATCH = {
-    "name": "If-None-Match",
-    "in": "header",
-    "required": False,
-    "schema": {"type": "string"},
-    "description": "An ETag seen before; 304 while the job has not changed.",
-}
+TRACEPARENT = _header("traceparent", "W3C trace context; kept with the job.")
+IDEMPOTENCY_KEY = _header(
+    "Idempotency-Key", "Not built yet: a request with it is refused with `NOT_IMPLEMENTED`. Use `idempotency_key`."
+)
+IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while the job has not changed.")
 
 
 def answer(model: type[BaseModel], description: str, example: object, **headers: str) -> dict[str, Any]:

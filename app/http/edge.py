@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
 from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid
+from ..domain.text import is_traceparent
 from .auth import Identity
 from .caller import OPEN_PATHS, SCOPE_KEY, Caller
 from .headers import SECURITY_HEADERS
@@ -26,7 +27,6 @@ from .problems import RequestFacts, is_fault, problem_response
 from .services import HttpServices
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.{0,64})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LOCAL_HOST = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
@@ -68,7 +68,7 @@ class Edge:
         return Caller(facts=facts, identity=self._authenticate(scope, headers), traceparent=_traceparent_of(headers))
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
-        if route_path(scope) in OPEN_PATHS:
+        if _route_path(scope) in OPEN_PATHS:
             return None
         return self._services.auth.authenticate([value for name, value in headers.raw if name == b"authorization"])
 
@@ -116,7 +116,7 @@ class _Answer:
         await self.inner_send(message)
 
 
-def route_path(scope: Scope) -> str:
+def _route_path(scope: Scope) -> str:
     """Give the path below the one the application is mounted under."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
@@ -137,7 +137,7 @@ def _facts_of(scope: Scope) -> RequestFacts:
 def _traceparent_of(headers: Headers) -> str | None:
     """Give a valid W3C trace context; an invalid one starts no trace and refuses no request."""
     given = headers.getlist("traceparent")
-    return given[0] if len(given) == 1 and _TRACEPARENT.fullmatch(given[0]) else None
+    return given[0] if len(given) == 1 and is_traceparent(given[0]) else None
 
 
 def _check_target(scope: Scope) -> None:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..domain.errors import Internal, NotFound, NotImplementedYet, OutlastError, RequestInvalid
+from ..domain.text import json_pointer
 from .problems import HEADERS_DETAIL, STATUS_DETAIL
 
 # Query parameters of the contract that later releases bring: refused as such, never ignored.
@@ -57,13 +58,13 @@ def refusal(errors: Sequence[Mapping[str, str]]) -> RequestInvalid:
 def body_errors(exc: ValidationError) -> list[dict[str, str]]:
     """Give the JSON Pointer and the complaint of each field of a body that does not fit."""
     details = exc.errors(include_url=False, include_input=False, include_context=False)
-    return [{"in": "body", "pointer": _pointer(detail["loc"]), "detail": _complaint(detail)} for detail in details]
+    return [{"in": "body", "pointer": json_pointer(detail["loc"]), "detail": _complaint(detail)} for detail in details]
 
 
 def parameter_errors(details: Sequence[Any]) -> list[dict[str, str]]:
     """Give the place and the complaint of each parameter that does not fit."""
     return [
-        {"in": str(detail["loc"][0]), "pointer": _pointer(detail["loc"][1:]), "detail": _complaint(detail)}
+        {"in": str(detail["loc"][0]), "pointer": json_pointer(detail["loc"][1:]), "detail": _complaint(detail)}
         for detail in details
     ]
 
@@ -79,10 +80,6 @@ def _coded(request: Request, exc: HTTPException) -> OutlastError:
     if exc.status_code == _NOT_FOUND:
         return NotFound("there is nothing at this path", fix="see /openapi.json for what there is")
     return Internal(f"the framework answered {exc.status_code}", fix="see the log")
-
-
-def _pointer(location: Sequence[int | str]) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
 
 
 def _complaint(detail: ErrorDetails) -> str:

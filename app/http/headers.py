@@ -1,6 +1,7 @@
-"""Headers that every answer of every listener carries, errors included.
+"""Headers that every answer of every listener carries, errors included, and the type of their metrics.
 
-Answers are data for programs: they are not to be framed, sniffed, cached, or run.
+Answers are data for programs: they are not to be framed, sniffed, cached, or run. Used by the edge and the admin
+listener, so that both say the same.
 """
 
 from __future__ import annotations

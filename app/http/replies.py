@@ -1,4 +1,4 @@
-"""Answers as bytes: rendered JSON with the headers that belong to a job.
+"""Answers as bytes: rendered JSON, and a job's with the headers and the part of it that its caller may see.
 
 Called by the routers; problem documents are rendered in `problems`.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from starlette.requests import Request
 from starlette.responses import Response
 
-from ..control.render import render
-from ..control.represent import version_of
+from ..control.render import Document, render
+from ..control.represent import job_document, version_of
 from ..domain.snapshot import JobView
+from .auth import Identity, Scope
 
 JSON_TYPE = "application/json"
 # How long a client that polls may let pass; jobs are short, and a waiting client uses `Prefer: wait`.
@@ -21,6 +23,21 @@ RETRY_AFTER = {"Retry-After": "1"}
 def reply(document: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Give a document as an answer."""
     return Response(render(document), status_code=status, media_type=JSON_TYPE, headers=dict(headers or {}))
+
+
+def reply_job(request: Request, identity: Identity, view: JobView, **more: object) -> Response:
+    """Give a job as an answer with its entity tag; keywords are fields beside its own."""
+    return reply(shown_job(request, identity, view) | more, headers={"ETag": etag_of(view)})
+
+
+def shown_job(request: Request, identity: Identity, view: JobView) -> Document:
+    """Give a job as this caller may see it: payload and result need a scope of their own."""
+    return job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root_of(request))
+
+
+def root_of(request: Request) -> str:
+    """Give the path the application is mounted under, which links begin with."""
+    return str(request.scope.get("root_path", ""))
 
 
 def etag_of(view: JobView) -> str:

@@ -7,17 +7,18 @@ known here, so that they can be refused as such. Called by the routers; the Open
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from ..domain.job import MAX_PRIORITY, NAME_PATTERN
+from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
+from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
-from ..domain.text import is_printable
+from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable
 
-_FIVE_YEARS_MS = 5 * 366 * 86_400_000
+_LONGEST_MS = LONGEST_DURATION // timedelta(milliseconds=1)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _INSTANT = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
@@ -67,10 +68,10 @@ def _number(value: object) -> object:
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower-case letters, digits and `_.:-`.")]
-Key = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=255)]
-Tag = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=64)]
+Key = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=MAX_KEY_CHARS)]
+Tag = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=MAX_TAG_CHARS)]
 Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
-Milliseconds = Annotated[int, Field(ge=1, le=_FIVE_YEARS_MS)]
+Milliseconds = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
 
 
 class Strict(BaseModel):
@@ -91,8 +92,8 @@ class EnqueueBody(Strict):
     run_at: Instant | None = Field(
         default=None, description="Not before this time, RFC 3339. From a day ago to five years ahead."
     )
-    delay_ms: int | None = Field(default=None, ge=0, le=_FIVE_YEARS_MS, description="Not before so long from now.")
-    max_attempts: int | None = Field(default=None, ge=1, le=32_000, description="At most the job type's own.")
+    delay_ms: int | None = Field(default=None, ge=0, le=_LONGEST_MS, description="Not before so long from now.")
+    max_attempts: int | None = Field(default=None, ge=1, le=MOST_ATTEMPTS, description="At most the job type's own.")
     timeout_ms: Milliseconds | None = Field(default=None, description="One attempt's time; at most the job type's own.")
     idempotency_key: Key | None = Field(
         default=None, description="At most one live job per name, tenant and key; a second enqueue gives the first job."
@@ -103,7 +104,7 @@ class EnqueueBody(Strict):
     dedupe_for_ms: Milliseconds | None = Field(
         default=None, description="The key stays taken at least so long from now, even when the job has ended."
     )
-    tags: list[Tag] = Field(default_factory=list, max_length=20, description="Words to find the job by.")
+    tags: list[Tag] = Field(default_factory=list, max_length=MAX_TAGS, description="Words to find the job by.")
     meta: dict[str, Any] | None = Field(
         default=None, description="Facts of the caller's own, flat, at most 4 KiB, kept and given back byte for byte."
     )

@@ -39,11 +39,11 @@ class ApiRole(Role):
         self._services.waiters.stop()
 
     async def live(self, life: Life) -> None:
-        """Listen until told to leave."""
+        """Listen until told to leave; a server that dies before that fails the role, and the process with it."""
         await self._server.start()
         life.running()
         try:
-            while not await first_of(life.is_leaving, within=_COUNT_SECONDS):
+            while not await first_of(life.is_leaving, self._server.has_ended, within=_COUNT_SECONDS):
                 await self._refresh()
         finally:
             life.idle()

@@ -15,12 +15,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from ..domain.errors import SettingsInvalid
+from ..lifecycle.tasks import first_of, start_task
 
 _BACKLOG = 2_048
 
 
 class HttpServer:
-    """Serves one application on `host:port`; port 0 takes a free one."""
+    """Serves one application on `host:port`; port 0 takes a free one. `has_ended` is set once nothing is served."""
 
     def __init__(self, app: FastAPI, *, host: str, port: int, graceful_seconds: float = 5.0) -> None:
         self._app = app
@@ -39,6 +40,7 @@ class HttpServer:
         )
         self._server = _QuietServer(config)
         self._task: asyncio.Task[None] | None = None
+        self.has_ended = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -54,31 +56,28 @@ class HttpServer:
         listening = _bind(self._host, self._port)
         self._port = int(listening.getsockname()[1])
         started = asyncio.Event()
-        self._task = asyncio.create_task(self._run(listening, started), name="http.server")
-        waiting = asyncio.create_task(started.wait(), name="http.server.started")
-        try:
-            await asyncio.wait((self._task, waiting), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if self._task.done():
-            self._task.result()
-
-    async def wait(self) -> None:
-        """Return when the server has ended, by `stop` or by a failure, which is raised."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
+        self._task = start_task(self._run(listening, started), name="outlast.http")
+        await first_of(started, self.has_ended)
+        if not started.is_set():
+            await self._task
 
     async def stop(self) -> None:
-        """Take no more connections, let requests under way end in the graceful time, return when all is closed."""
+        """Take no more connections, let requests under way end in the graceful time, return when all is closed.
+
+        Raises what a server that ended by itself died of.
+        """
         self._server.should_exit = True
         if self._task is not None:
             await self._task
 
     async def _run(self, listening: socket.socket, started: asyncio.Event) -> None:
-        with contextlib.closing(listening):
-            async with self._app.router.lifespan_context(self._app):
-                self._server.on_started = started.set
-                await self._server.serve(sockets=[listening])
+        try:
+            with contextlib.closing(listening):
+                async with self._app.router.lifespan_context(self._app):
+                    self._server.on_started = started.set
+                    await self._server.serve(sockets=[listening])
+        finally:
+            self.has_ended.set()
 
 
 class _QuietServer(uvicorn.Server):

@@ -7,10 +7,11 @@ is current by default.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
 from ..domain.errors import DriverUnavailable, RequestInvalid
 from ..domain.job import Enqueued, NewJob
@@ -18,11 +19,18 @@ from ..drivers.protocol import JobDriver
 from .admission import Admission
 from .jobtype import JobType
 from .planned import refuse
+from .repeat import until_known
 from .request import EnqueueRequest
+
+# What each call to the store is made inside of: a run holds its own cancellation back there.
+Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
+AnswerT = TypeVar("AnswerT")
 
 MOST_AT_ONCE = 50_000
 _ADMITTED_IN_A_ROW = 500  # some 10 to 50 ms of work, then the loop gets its turn
 
+# A context variable, though what a call does hangs on it: it is set only by `use_client`, for one block, so that two
+# clients in a process stay apart, which a module-level one would not do.
 _CURRENT: ContextVar[Client | None] = ContextVar("outlast.client", default=None)
 
 
@@ -35,14 +43,27 @@ class Client:
         self._driver = driver
         self._admission = Admission() if admission is None else admission
         self._enqueued_by = enqueued_by
+        self._guard: Guard = nullcontext
+
+    def guarded(self, guard: Guard) -> Client:
+        """Give this client again, each of its calls to the store made inside `guard()`.
+
+        The worker hands a body such a client, so that the run's end never cuts a write whose outcome would then be
+        unknown. The pauses between repetitions are outside.
+        """
+        client = Client(self._driver, admission=self._admission, enqueued_by=self._enqueued_by)
+        client._guard = guard
+        return client
 
     async def enqueue(self, job_type: JobType, request: EnqueueRequest) -> Enqueued:
         """Admit and store one job; durable when this returns.
 
-        Raises what `Admission.admit` and `JobDriver.enqueue` raise. After `DRIVER_UNAVAILABLE` it is unknown whether
-        the job was stored: with an idempotency key, enqueue again.
+        A write whose outcome is unknown is repeated under the same id for a few seconds. Raises what `Admission.admit`
+        and `JobDriver.enqueue` raise. After `DRIVER_UNAVAILABLE` it is still unknown whether the job was stored: with
+        an idempotency key, enqueue again.
         """
-        return await self._driver.enqueue(self._admission.admit(job_type, self._attributed(request)))
+        job = self._admission.admit(job_type, self._attributed(request))
+        return await until_known(lambda: self._in_store(self._driver.enqueue(job)))
 
     async def enqueue_many(self, job_type: JobType, requests: Iterable[EnqueueRequest]) -> tuple[Enqueued, ...]:
         """Admit and store up to 50,000 jobs, all or none; answers in order.
@@ -61,7 +82,11 @@ class Client:
             jobs.append(self._admission.admit(job_type, self._attributed(request)))
             if len(jobs) % _ADMITTED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
-        return await self._driver.enqueue_many(jobs) if jobs else ()
+        return await until_known(lambda: self._in_store(self._driver.enqueue_many(jobs))) if jobs else ()
+
+    async def _in_store(self, call: Awaitable[AnswerT]) -> AnswerT:
+        with self._guard():
+            return await call
 
     def _attributed(self, request: EnqueueRequest) -> EnqueueRequest:
         if request.enqueued_by is not None or self._enqueued_by is None:

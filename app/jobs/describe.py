@@ -6,12 +6,13 @@ A projection, never configuration: byte for byte the same for the same code. Rea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Protocol
 
 from ..domain.retry import RetryPolicy
 from ..domain.snapshot import JobTypeDoc
+from .declared_schema import payload_schema
 from .policy import JobPolicy, Rule
 from .signature import BodySignature, title
 
@@ -49,7 +50,7 @@ def describe(handle: Declared, *, code_version: str = "") -> dict[str, object]:
     """Give the JSON projection of a job type: schemas, policy, templates, doc, version.
 
     Raises:
-        SettingsInvalid: its annotations cannot be read.
+        SettingsInvalid: its annotations cannot be read, or its payload has no JSON Schema.
     """
     signature = handle.signature
     return {
@@ -57,7 +58,7 @@ def describe(handle: Declared, *, code_version: str = "") -> dict[str, object]:
         "doc": handle.doc,
         "code_version": code_version,
         "is_sync": handle.is_sync,
-        "payload_schema": signature.model.model_json_schema(by_alias=True, mode="validation"),
+        "payload_schema": payload_schema(handle.name, signature.model),
         "result_schema": signature.result.json_schema(by_alias=True, mode="serialization"),
         "policy": _policy(handle.policy),
     }
@@ -122,9 +123,4 @@ def _retry(retry: RetryPolicy) -> dict[str, object]:
 def _rule(rule: Rule | None) -> dict[str, str] | None:
     if rule is None:
         return None
-    return {"template": rule} if isinstance(rule, str) else {"callable": callable_name(rule)}
-
-
-def callable_name(rule: Callable[..., object]) -> str:
-    """Give the name a callable rule has in documents and errors."""
-    return title(rule)
+    return {"template": rule} if isinstance(rule, str) else {"callable": title(rule)}

@@ -8,8 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from ..domain.errors import RequestInvalid
-
-_LONGEST = timedelta(days=5 * 366)
+from ..domain.job import LONGEST_DURATION
 
 
 class Terminal(Exception):
@@ -28,7 +27,7 @@ class RetryAfter(Exception):
             raise RequestInvalid(
                 f"RetryAfter({when.isoformat()}) names no time zone", fix="pass an aware datetime, or a timedelta"
             )
-        if isinstance(when, timedelta) and not timedelta() <= when <= _LONGEST:
+        if isinstance(when, timedelta) and not timedelta() <= when <= LONGEST_DURATION:
             raise RequestInvalid(f"RetryAfter({when}) is not a wait", fix="pass between zero and five years")
         self.when = when
 
@@ -36,7 +35,7 @@ class RetryAfter(Exception):
         """Give the wait from `now` (aware), never negative and at most five years."""
         if isinstance(self.when, timedelta):
             return self.when
-        return min(max(self.when.astimezone(UTC) - now, timedelta()), _LONGEST)
+        return min(max(self.when.astimezone(UTC) - now, timedelta()), LONGEST_DURATION)
 
 
 class Snooze(BaseException):
@@ -47,6 +46,6 @@ class Snooze(BaseException):
 
     def __init__(self, delay: timedelta) -> None:
         super().__init__(f"snooze for {delay}")
-        if not timedelta() < delay <= _LONGEST:
+        if not timedelta() < delay <= LONGEST_DURATION:
             raise RequestInvalid(f"Snooze({delay}) is not a wait", fix="pass more than zero and at most five years")
         self.delay = delay

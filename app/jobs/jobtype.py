@@ -18,11 +18,12 @@ from pydantic import ValidationError
 from ..domain.errors import JobUnknown, PayloadInvalid, SettingsInvalid
 from ..domain.job import OnConflict
 from ..domain.snapshot import JobTypeDoc
-from .describe import Declared, callable_name, describe
+from ..domain.text import json_pointer
+from .describe import Declared, describe
 from .payload_schema import SchemaCheck, refuse_payload
 from .policy import Rule
 from .schema import Schema, SchemaWalk
-from .signature import BodySignature
+from .signature import BodySignature, title
 from .template import Template, parse_template
 
 
@@ -77,15 +78,20 @@ class JobType:
         """Make the job type of a handle whose code is loaded.
 
         Raises:
-            SettingsInvalid: its annotations cannot be read, or a template names a field that its payload cannot have.
+            SettingsInvalid: its annotations cannot be read, a template names a field that its payload cannot have, or
+                other processes could not measure a payload by its schema.
         """
         signature, policy = handle.signature, handle.policy
 
         def rule(_content: Mapping[str, str], which: str) -> AdmissionRule:
             return _loaded_rule(getattr(policy, which), signature)
 
-        made = _job_type(describe(handle), rule, lambda text: parse_payload(handle.name, signature, text) and None)
+        def check(text: str) -> None:
+            parse_payload(handle.name, signature, text)
+
+        made = _job_type(describe(handle), rule, check)
         made.refuse_impossible_templates()
+        _ = made._schema_check  # noqa: SLF001 # compiled here, a schema that cannot work stops the start
         return made
 
     def check_payload(self, text: str, payload: object) -> None:
@@ -170,7 +176,7 @@ def parse_payload(name: str, signature: BodySignature, text: str) -> Any:  # noq
         return signature.model.model_validate_json(text)
     except ValidationError as exc:
         found = exc.errors(include_url=False, include_context=False, include_input=False)
-        errors = [{"pointer": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in found]
+        errors = [{"pointer": json_pointer(each["loc"]), "message": each["msg"]} for each in found]
         refuse_payload(name, errors[:20])
 
 
@@ -218,14 +224,14 @@ def _loaded_rule(rule: Rule, signature: BodySignature) -> AdmissionRule:
             made = rule(payload)
         except Exception as exc:
             raise PayloadInvalid(
-                f"{callable_name(rule)} raised {type(exc).__name__} for a payload",
+                f"{title(rule)} raised {type(exc).__name__} for a payload",
                 fix="make it return a text for every payload its model accepts, or correct the payload",
             ) from exc
         if not isinstance(made, str):
             raise PayloadInvalid(
-                f"{callable_name(rule)} made {type(made).__name__} of a payload where a text is needed",
+                f"{title(rule)} made {type(made).__name__} of a payload where a text is needed",
                 fix="return a str from it",
             )
         return made
 
-    return CallableRule(name=callable_name(rule), call=call)
+    return CallableRule(name=title(rule), call=call)

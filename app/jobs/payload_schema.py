@@ -12,14 +12,16 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, NoReturn
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
 
 from ..domain.errors import PayloadInvalid, SettingsInvalid
+from ..domain.text import json_pointer
 from .schema import Schema, refuse_remote_references
-from .schema_explain import FORMATS, explaining_validator
+from .schema_explain import explaining_validator
 from .schema_fit import compile_fit
+from .schema_texts import FORMATS, refuse_unreadable_patterns
 
 _MOST_ERRORS = 20
 _LONGEST_RULE = 200  # characters of a schema's rule worth repeating
@@ -32,16 +34,19 @@ class SchemaCheck:
         """Take a schema.
 
         Raises:
-            SettingsInvalid: it is not a schema, or it points out of its own document.
+            SettingsInvalid: it is not a schema, it points out of its own document, or a pattern cannot be read.
         """
         refuse_remote_references(schema, name)
         try:
-            Draft202012Validator.check_schema(schema)
+            # Without formats: of them only "regex" is asserted, and that by Python's own engine.
+            Draft202012Validator.check_schema(schema, format_checker=FormatChecker(formats=()))
         except SchemaError as exc:
             raise SettingsInvalid(
-                f"the payload schema of {name} is not a JSON Schema: {exc.message[:_LONGEST_RULE]}",
-                fix="publish the job type again from a current worker",
+                f"the payload schema of {name} is not a JSON Schema at {json_pointer(exc.absolute_path) or 'its top'}:"
+                f" {exc.message[:_LONGEST_RULE]}",
+                fix="correct what the model adds to its schema, and publish the job type again",
             ) from exc
+        refuse_unreadable_patterns(schema, name)
         self._name = name
         self._schema = schema
         self._fit = compile_fit(schema, schema, FORMATS)
@@ -62,6 +67,8 @@ class SchemaCheck:
                 f"the payload schema of {self._name} refers to itself without end",
                 fix="publish the job type again with a schema that ends",
             ) from exc
+        except ArithmeticError:  # a rule of the library's own that counts in doubles
+            errors = [{"pointer": "", "message": "holds a number that is too large to be measured"}]
         if errors:
             refuse_payload(self._name, errors)
 
@@ -85,8 +92,7 @@ def refuse_payload(name: str, errors: list[dict[str, str]]) -> NoReturn:
 
 
 def _error(error: ValidationError) -> dict[str, str]:
-    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in error.absolute_path]
-    return {"pointer": "".join(f"/{part}" for part in parts), "message": _message(error)}
+    return {"pointer": json_pointer(error.absolute_path), "message": _message(error)}
 
 
 def _message(error: ValidationError) -> str:

@@ -13,7 +13,15 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from ..domain.errors import SettingsInvalid
-from ..domain.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, MAX_PRIORITY, NAME_PATTERN, OnConflict
+from ..domain.job import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    LONGEST_DURATION,
+    MAX_PRIORITY,
+    NAME_PATTERN,
+    SHORTEST_DURATION,
+    OnConflict,
+)
 from ..domain.retry import RetryPolicy
 from .planned import refuse
 from .template import parse_template
@@ -21,9 +29,6 @@ from .template import parse_template
 Abort = Literal["cancel", "signal"]
 # A template, or a function of the payload that only processes with the job's module can evaluate.
 Rule: TypeAlias = str | Callable[[Any], str]
-
-SHORTEST = timedelta(milliseconds=1)  # durations are stored in milliseconds
-LONGEST = timedelta(days=5 * 366)
 
 _NAME = re.compile(NAME_PATTERN)
 _DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for")
@@ -35,6 +40,7 @@ _PLANNED = {
     "retention": "leave retention= out; the service's own retention applies to every job type",
     "redact": "leave redact= out and keep secrets out of payloads: send a reference to them",
 }
+_NOT_GIVEN: tuple[object, ...] = (None, (), [])  # by value: a zero was given, and is refused like any other
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -89,11 +95,11 @@ class JobPolicy:
     redact: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "terminal_on", tuple(self.terminal_on))
         for field, instead in _PLANNED.items():
-            if getattr(self, field):
+            if getattr(self, field) not in _NOT_GIVEN:
                 refuse(f"{field}=", instead)
         self._refuse_impossible()
+        object.__setattr__(self, "terminal_on", tuple(self.terminal_on))
         for field in _DURATIONS:
             _refuse_duration(field, getattr(self, field))
         for field in ("tenant", "idempotency_key"):
@@ -106,7 +112,7 @@ class JobPolicy:
             ("retry", isinstance(self.retry, RetryPolicy), "be a RetryPolicy"),
             ("on_conflict", self.on_conflict in ("return", "error"), "be 'return' or 'error'"),
             ("abort", self.abort in ("cancel", "signal"), "be 'cancel' or 'signal'"),
-            ("terminal_on", all(map(_is_error, self.terminal_on)), "hold exception classes"),
+            ("terminal_on", _are_errors(self.terminal_on), "be a list of exception classes"),
         )
         for field, holds, rule in checks:
             if not holds:
@@ -123,14 +129,16 @@ def is_priority(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_PRIORITY
 
 
-def _is_error(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseException)
+def _are_errors(kinds: object) -> bool:
+    return isinstance(kinds, list | tuple | set | frozenset) and all(
+        isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds
+    )
 
 
 def _refuse_duration(field: str, value: object) -> None:
     if value is None:
         return
-    if not isinstance(value, timedelta) or not SHORTEST <= value <= LONGEST:
+    if not isinstance(value, timedelta) or not SHORTEST_DURATION <= value <= LONGEST_DURATION:
         raise SettingsInvalid(
             f"{field}={value!r} cannot work",
             fix=f"{field} must be a timedelta from one millisecond to five years; leave it out for none",

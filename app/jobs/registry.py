@@ -6,9 +6,11 @@ is not a handle is passed over in silence. Called by the composition root and th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -17,6 +19,7 @@ from ..domain.errors import JobNameTaken, OutlastError, SettingsInvalid
 from .handle import JobHandle
 
 ENTRY_POINT_GROUP = "outlast.jobs"
+_OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("jobs", "domain"))
 
 AnyHandle: TypeAlias = JobHandle[Any, Any]
 
@@ -37,7 +40,7 @@ class Registry:
             if self._by_name.get(handle.name) is handle:
                 continue
             _refuse_taken(handle, self._by_name.get(handle.name), bodies.get(id(handle.body)))
-            _ = handle.job_type  # reads annotations and templates, so that a mistake stops the start
+            _read(handle)
             self._by_name[handle.name] = handle
             bodies[id(handle.body)] = handle
 
@@ -111,8 +114,8 @@ def _handles_in(found: object) -> list[AnyHandle]:
 def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
-    except OutlastError:
-        raise  # a declaration in the module that cannot work says so itself
+    except OutlastError as exc:
+        raise _placed(exc, f"the module {name}", _where(exc)) from exc
     except (Exception, SystemExit) as exc:
         raise _failed(f"the module {name}", exc) from exc
 
@@ -120,10 +123,24 @@ def _import(name: str) -> ModuleType:
 def _load(entry_point: EntryPoint) -> object:
     try:
         return entry_point.load()
-    except OutlastError:
-        raise
+    except OutlastError as exc:
+        raise _placed(exc, f"the entry point {entry_point.name} = {entry_point.value}", _where(exc)) from exc
     except (Exception, SystemExit) as exc:
         raise _failed(f"the entry point {entry_point.name} = {entry_point.value}", exc) from exc
+
+
+def _read(handle: AnyHandle) -> None:
+    """Read annotations, templates and schema, so that a mistake stops the start and not the first job."""
+    try:
+        _ = handle.job_type
+    except OutlastError as exc:
+        raise _placed(exc, f"the job {handle.name}", handle.place) from exc
+
+
+def _placed(error: OutlastError, what: str, where: str | None) -> OutlastError:
+    """Give a declaration's error again, with the place of the declaration."""
+    at = "" if where is None or where in error.cause else f", at {where}"
+    return type(error)(f"{what} cannot be loaded{at}: {error.cause}", fix=error.fix, **error.details)
 
 
 def _failed(what: str, exc: BaseException) -> SettingsInvalid:
@@ -138,15 +155,19 @@ def _failed(what: str, exc: BaseException) -> SettingsInvalid:
 
 
 def _where(exc: BaseException) -> str | None:
-    """Give file and line of the last frame that belongs to a module, not to the import machinery."""
+    """Give file and line of the last frame outside the import machinery and what declarations are made with."""
     if isinstance(exc, SyntaxError) and exc.filename is not None:
         return f"{exc.filename}:{exc.lineno}"
     frames = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in walk_tb(exc.__traceback__)
-        if "importlib" not in frame.f_code.co_filename and frame.f_code.co_filename != __file__
+        if not _is_ours(frame.f_code.co_filename)
     ]
     return frames[-1] if frames else None
+
+
+def _is_ours(filename: str) -> bool:
+    return "importlib" in filename or filename.startswith(("<", *_OURS))
 
 
 def _refuse_taken(handle: AnyHandle, same_name: AnyHandle | None, same_body: AnyHandle | None) -> None:

@@ -6,7 +6,6 @@ handles, read by admission.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,18 +13,23 @@ from typing import NoReturn
 from uuid import UUID
 
 from ..domain.errors import JsonInvalid, PayloadTooLarge, RequestInvalid
-from ..domain.job import MAX_PRIORITY, NAME_PATTERN, JobId, OnConflict
+from ..domain.job import (
+    LONGEST_DURATION,
+    MAX_PRIORITY,
+    MAX_TAGS,
+    NAME_PATTERN,
+    SHORTEST_DURATION,
+    JobId,
+    OnConflict,
+)
 from ..domain.json_text import KIB, JsonLimits, decode
-from ..domain.text import MAX_KEY_CHARS, is_printable, printable_key
+from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, is_traceparent, printable_key
+from .describe import milliseconds
 from .jobtype import JobType
-from .policy import LONGEST, SHORTEST, is_name, is_priority
+from .policy import is_name, is_priority
 
-MAX_TAGS = 20
-MAX_TAG_CHARS = 64
 META_LIMITS = JsonLimits(max_bytes=4 * KIB, max_depth=1)
 OLDEST_RUN_AT = timedelta(days=1)
-
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +78,11 @@ def refuse_request(field: str, rule: str) -> NoReturn:
     """Refuse one field of a request.
 
     Raises:
-        RequestInvalid: always.
+        RequestInvalid: always; details `field` and `rule` let a caller that spells the field otherwise say it again.
     """
-    raise RequestInvalid(f"{field} {rule}", fix=f"correct {field}, or leave it out", pointer=f"/{field}")
-
-
-def is_traceparent(text: str) -> bool:
-    """Say whether a text is a W3C `traceparent`; an HTTP edge drops a header that is not one, as the standard asks."""
-    return _TRACEPARENT.fullmatch(text) is not None
+    raise RequestInvalid(
+        f"{field} {rule}", fix=f"correct {field}, or leave it out", pointer=f"/{field}", field=field, rule=rule
+    )
 
 
 def _check_place(request: EnqueueRequest) -> None:
@@ -92,7 +93,7 @@ def _check_place(request: EnqueueRequest) -> None:
 
 
 def _check_time(request: EnqueueRequest, now: Callable[[], datetime]) -> None:
-    if request.delay is not None and not timedelta() <= request.delay <= LONGEST:
+    if request.delay is not None and not timedelta() <= request.delay <= LONGEST_DURATION:
         refuse_request("delay", "must be from zero to five years")
     if request.run_at is None:
         return
@@ -100,7 +101,7 @@ def _check_time(request: EnqueueRequest, now: Callable[[], datetime]) -> None:
         refuse_request("run_at", "and delay exclude each other")
     if request.run_at.tzinfo is None:
         refuse_request("run_at", "must name its time zone")
-    if not -OLDEST_RUN_AT <= request.run_at - now() <= LONGEST:
+    if not -OLDEST_RUN_AT <= request.run_at - now() <= LONGEST_DURATION:
         refuse_request("run_at", "must be within one day ago and five years ahead")
 
 
@@ -108,9 +109,9 @@ def _check_budget(request: EnqueueRequest, job_type: JobType) -> None:
     attempts = request.max_attempts
     if attempts is not None and (isinstance(attempts, bool) or not 1 <= attempts <= job_type.max_attempts):
         refuse_request("max_attempts", f"must be from 1 to {job_type.max_attempts}, what {job_type.name} declares")
-    most = LONGEST if job_type.timeout is None else job_type.timeout
-    if request.timeout is not None and not SHORTEST <= request.timeout <= most:
-        refuse_request("timeout", f"must be from one millisecond to {most}, what {job_type.name} declares")
+    most = LONGEST_DURATION if job_type.timeout is None else job_type.timeout
+    if request.timeout is not None and not SHORTEST_DURATION <= request.timeout <= most:
+        refuse_request("timeout", f"must be from 1 to {milliseconds(most)} milliseconds, what {job_type.name} declares")
 
 
 def _check_key(request: EnqueueRequest) -> None:
@@ -120,7 +121,7 @@ def _check_key(request: EnqueueRequest) -> None:
             refuse_request("idempotency_key", f"must be 1 to {MAX_KEY_CHARS} printable characters: {wrong}")
     if request.on_conflict not in (None, "return", "error"):
         refuse_request("on_conflict", "must be 'return' or 'error'")
-    if request.dedupe_for is not None and not SHORTEST <= request.dedupe_for <= LONGEST:
+    if request.dedupe_for is not None and not SHORTEST_DURATION <= request.dedupe_for <= LONGEST_DURATION:
         refuse_request("dedupe_for", "must be from one millisecond to five years")
 
 

@@ -18,7 +18,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class _Missing:
-    """The answer when a payload has no value at a path."""
+    """The answer when there is nothing at a path: in a payload, or in the document a reference points into."""
 
 
 MISSING: Final = _Missing()
@@ -70,20 +70,24 @@ class SchemaWalk:
             seen.add(id(part))
             yield part
             reference = part.get("$ref")
-            target = self._resolve(reference) if isinstance(reference, str) else None
-            if target is not None:
+            target = resolve(self.root, reference) if isinstance(reference, str) else MISSING
+            if isinstance(target, Mapping):
                 todo.append(target)
             for word in _COMBINED:
                 branches = part.get(word)
                 if isinstance(branches, list):
                     todo.extend(branch for branch in branches if isinstance(branch, Mapping))
 
-    def _resolve(self, reference: str) -> Schema | None:
-        target: object = self.root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            target = target.get(name) if isinstance(target, Mapping) else None
-        return target if isinstance(target, Mapping) else None
+
+def resolve(root: Schema, reference: str) -> object:
+    """Give what a local reference (`#/$defs/…`) names, `MISSING` when the document does not have it."""
+    target: object = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(target, Mapping) or name not in target:
+            return MISSING
+        target = target[name]
+    return target
 
 
 def _is_open(schema: Schema) -> bool:

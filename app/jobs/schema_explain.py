@@ -7,10 +7,8 @@ formats that a worker's model would refuse. Called by `payload_schema`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
-from uuid import UUID
 
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
@@ -18,28 +16,11 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 from referencing import Registry
 
-from .schema_fit import Fits, compile_fit
+from .schema_fit import compile_fit
+from .schema_texts import ENGINE_WORD, FORMATS, Fits, searcher
+from .schema_values import are_unique, is_integer, is_multiple, is_number
 
 _Errors: TypeAlias = Iterator[ValidationError]
-
-
-def _reads(read: Callable[[str], object]) -> Fits:
-    def reads(value: object) -> bool:
-        if isinstance(value, str):
-            try:
-                read(value)
-            except ValueError:
-                return False
-        return True
-
-    return reads
-
-
-FORMATS: Mapping[str, Fits] = {
-    "uuid": _reads(UUID),
-    "date": _reads(date.fromisoformat),
-    "date-time": _reads(datetime.fromisoformat),
-}
 
 
 def explaining_validator(schema: Mapping[str, Any]) -> Validator:
@@ -48,12 +29,17 @@ def explaining_validator(schema: Mapping[str, Any]) -> Validator:
     guided = extend(  # type: ignore[no-untyped-call] # the library's stubs leave it untyped
         Draft202012Validator,
         {
+            "multipleOf": _multiple_of,
+            "uniqueItems": _unique_items,
+            "pattern": words.pattern,
             "items": words.items,
+            "patternProperties": words.pattern_properties,
             "properties": words.properties,
             "additionalProperties": words.additional_properties,
             "anyOf": words.any_of,
             "oneOf": words.one_of,
         },
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _checker, value: is_integer(value)),
     )
     formats = FormatChecker(formats=())
     for name, fits in FORMATS.items():
@@ -64,12 +50,30 @@ def explaining_validator(schema: Mapping[str, Any]) -> Validator:
     return validator
 
 
+def _multiple_of(_validator: Any, rule: Any, instance: Any, _schema: Any) -> _Errors:  # noqa: ANN401 # the library's
+    """Explain `multipleOf`: the library divides doubles, and an integer may be larger than any of them."""
+    if is_number(instance) and not is_multiple(instance, rule):
+        yield ValidationError("no multiple")
+
+
+def _unique_items(_validator: Any, rule: Any, instance: Any, _schema: Any) -> _Errors:  # noqa: ANN401 # the library's
+    """Explain `uniqueItems`: the library compares every item with every other."""
+    if rule and isinstance(instance, list) and not are_unique(instance):
+        yield ValidationError("not unique")
+
+
 class _Words:
     """The words of a schema that go into a value, passing over what fits."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._compiled: dict[int, Fits | None] = {}
+        self._searchers: dict[tuple[str, object], Fits] = {}
+
+    def pattern(self, _validator: Any, rule: Any, instance: Any, schema: Any) -> _Errors:  # noqa: ANN401
+        """Explain `pattern`."""
+        if isinstance(instance, str) and not self._holds(rule, instance, schema.get(ENGINE_WORD)):
+            yield ValidationError("does not match")
 
     def items(self, validator: Any, rule: Any, instance: Any, schema: Any) -> _Errors:  # noqa: ANN401 # the library's
         """Explain `items`."""
@@ -84,14 +88,26 @@ class _Words:
                 if name in instance:
                     yield from self._go_into(validator, rule[name], instance, name)
 
+    def pattern_properties(self, validator: Any, rule: Any, instance: Any, _schema: Any) -> _Errors:  # noqa: ANN401
+        """Explain `patternProperties`."""
+        if isinstance(instance, dict):
+            for pattern, inner in rule.items():
+                for name in instance:
+                    if self._holds(pattern, name):
+                        yield from self._go_into(validator, inner, instance, name)
+
     def additional_properties(self, validator: Any, rule: Any, instance: Any, schema: Any) -> _Errors:  # noqa: ANN401
-        """Explain `additionalProperties`; a refusal as such is the library's."""
-        if not isinstance(rule, Mapping) or "patternProperties" in schema:
-            yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, rule, instance, schema)
-        elif isinstance(instance, dict):
-            for name in instance:
-                if name not in schema.get("properties", {}):
-                    yield from self._go_into(validator, rule, instance, name)
+        """Explain `additionalProperties`."""
+        if not isinstance(instance, dict):
+            return
+        patterns, known = schema.get("patternProperties", ()), schema.get("properties", {})
+        for name in instance:
+            if name in known or any(self._holds(pattern, name) for pattern in patterns):
+                continue
+            if rule is False:
+                yield ValidationError("unknown")
+                return
+            yield from self._go_into(validator, rule, instance, name)
 
     def any_of(self, validator: Any, rule: Any, instance: Any, _schema: Any) -> _Errors:  # noqa: ANN401
         """Explain `anyOf`, without the errors of every branch."""
@@ -112,6 +128,12 @@ class _Words:
     def _is_valid(self, validator: Any, schema: Any, value: object) -> bool:  # noqa: ANN401
         fits = self._fits(schema)
         return bool(validator.evolve(schema=schema).is_valid(value)) if fits is None else fits(value)
+
+    def _holds(self, pattern: str, text: str, engine: object = None) -> bool:
+        which = (pattern, engine)
+        if which not in self._searchers:
+            self._searchers[which] = searcher(pattern, engine)
+        return self._searchers[which](text)
 
     def _fits(self, schema: Any) -> Fits | None:  # noqa: ANN401
         # By identity: the schemas are parts of the root, which this object keeps.

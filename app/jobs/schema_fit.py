@@ -7,13 +7,15 @@ to say why, and for schemas with parts that are not compiled. Called by `payload
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator
 
-Fits: TypeAlias = Callable[[Any], bool]
+from .schema import resolve
+from .schema_texts import ENGINE_WORD, Fits, searcher
+from .schema_values import are_unique, identity, is_integer, is_multiple, is_number
+
 _Compiler: TypeAlias = Callable[["_Compilation", Any, Mapping[str, Any]], Fits]
 
 
@@ -65,7 +67,7 @@ class _Compilation:
             raise _NotCompiledError
         if reference not in self._referred:
             self._referred[reference] = None
-            self._referred[reference] = self.fits(self._resolve(reference))
+            self._referred[reference] = self.fits(resolve(self.root, reference))
         known = self._referred[reference]
         if known is not None:
             return known
@@ -76,29 +78,12 @@ class _Compilation:
 
         return later
 
-    def _resolve(self, reference: str) -> object:
-        target: object = self.root
-        for part in reference.split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(target, Mapping) or name not in target:
-                raise _NotCompiledError
-            target = target[name]
-        return target
-
-
-def _is_integer(value: object) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
 
 _TYPES: dict[str, Fits] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
-    "integer": _is_integer,
-    "number": _is_number,
+    "integer": is_integer,
+    "number": is_number,
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
@@ -113,34 +98,61 @@ def _type(_to: _Compilation, rule: Any, _schema: Mapping[str, Any]) -> Fits:  # 
     return tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
 
 
-def _texts(_to: _Compilation, rule: Any, _schema: Mapping[str, Any]) -> Fits:  # noqa: ANN401 # as written in a schema
-    """Compile `enum` and `const` of texts; other values have equality rules of their own."""
-    allowed = rule if isinstance(rule, list) else [rule]
-    if not all(isinstance(text, str) for text in allowed):
-        raise _NotCompiledError
-    known = frozenset(allowed)
-    return lambda value: isinstance(value, str) and value in known
+def _enum(_to: _Compilation, rule: list[object], _schema: Mapping[str, Any]) -> Fits:
+    if all(isinstance(value, str) for value in rule):
+        texts = frozenset(rule)
+        return lambda value: isinstance(value, str) and value in texts
+    known = frozenset(map(identity, rule))
+    return lambda value: identity(value) in known
+
+
+def _const(to: _Compilation, rule: object, schema: Mapping[str, Any]) -> Fits:
+    return _enum(to, [rule], schema)
 
 
 def _members(to: _Compilation, schema: Mapping[str, Any]) -> Fits:
     """Compile the words about members together: each changes what the others mean."""
     properties = {name: to.fits(inner) for name, inner in schema.get("properties", {}).items()}
+    patterns = [(searcher(each), to.fits(inner)) for each, inner in schema.get("patternProperties", {}).items()]
     other = to.fits(schema.get("additionalProperties", True))
     required = tuple(schema.get("required", ()))
+
+    def fits_member(name: str, member: object) -> bool:
+        tests = [properties[name]] if name in properties else []
+        tests += [test for searches, test in patterns if searches(name)]
+        return all(test(member) for test in tests or [other])
 
     def fits(value: object) -> bool:
         if not isinstance(value, dict):
             return True
         if not all(name in value for name in required):
             return False
+        if patterns:
+            return all(fits_member(name, member) for name, member in value.items())
         return all(properties.get(name, other)(member) for name, member in value.items())
 
     return fits
 
 
-def _items(to: _Compilation, rule: object, _schema: Mapping[str, Any]) -> Fits:
-    item = to.fits(rule)
-    return lambda value: not isinstance(value, list) or all(map(item, value))
+def _names(to: _Compilation, rule: object, _schema: Mapping[str, Any]) -> Fits:
+    name = to.fits(rule)
+    return lambda value: not isinstance(value, dict) or all(map(name, value))
+
+
+def _items(to: _Compilation, rule: object, schema: Mapping[str, Any]) -> Fits:
+    item, first = to.fits(rule), len(schema.get("prefixItems", ()))
+    return lambda value: not isinstance(value, list) or all(map(item, value[first:] if first else value))
+
+
+def _first_items(to: _Compilation, rule: list[object], _schema: Mapping[str, Any]) -> Fits:
+    tests = [to.fits(inner) for inner in rule]
+    return lambda value: (
+        not isinstance(value, list) or all(test(item) for test, item in zip(tests, value, strict=False))
+    )
+
+
+def _unique(_to: _Compilation, rule: object, _schema: Mapping[str, Any]) -> Fits:
+    return lambda value: not rule or not isinstance(value, list) or are_unique(value)
 
 
 def _any_of(to: _Compilation, rule: list[object], _schema: Mapping[str, Any]) -> Fits:
@@ -158,9 +170,9 @@ def _one_of(to: _Compilation, rule: list[object], _schema: Mapping[str, Any]) ->
     return lambda value: sum(test(value) for test in tests) == 1
 
 
-def _pattern(_to: _Compilation, rule: str, _schema: Mapping[str, Any]) -> Fits:
-    search = re.compile(rule).search
-    return lambda value: not isinstance(value, str) or search(value) is not None
+def _pattern(_to: _Compilation, rule: str, schema: Mapping[str, Any]) -> Fits:
+    search = searcher(rule, schema.get(ENGINE_WORD))
+    return lambda value: not isinstance(value, str) or search(value)
 
 
 def _format(to: _Compilation, rule: str, _schema: Mapping[str, Any]) -> Fits:
@@ -187,18 +199,22 @@ def _at_most(value: Any, rule: Any) -> bool:  # noqa: ANN401 # as above
 _COMPILERS: dict[str, _Compiler] = {
     "$ref": _Compilation.referred,
     "type": _type,
-    "enum": _texts,
-    "const": _texts,
+    "enum": _enum,
+    "const": _const,
     "items": _items,
+    "prefixItems": _first_items,
+    "uniqueItems": _unique,
+    "propertyNames": _names,
     "anyOf": _any_of,
     "allOf": _all_of,
     "oneOf": _one_of,
     "pattern": _pattern,
     "format": _format,
-    "minimum": _bound(_is_number, _at_least),
-    "maximum": _bound(_is_number, _at_most),
-    "exclusiveMinimum": _bound(_is_number, lambda value, rule: bool(value > rule)),
-    "exclusiveMaximum": _bound(_is_number, lambda value, rule: bool(value < rule)),
+    "minimum": _bound(is_number, _at_least),
+    "maximum": _bound(is_number, _at_most),
+    "exclusiveMinimum": _bound(is_number, lambda value, rule: bool(value > rule)),
+    "exclusiveMaximum": _bound(is_number, lambda value, rule: bool(value < rule)),
+    "multipleOf": _bound(is_number, is_multiple),
     "minLength": _bound(_TYPES["string"], _at_least, len),
     "maxLength": _bound(_TYPES["string"], _at_most, len),
     "minItems": _bound(_TYPES["array"], _at_least, len),
@@ -206,5 +222,5 @@ _COMPILERS: dict[str, _Compiler] = {
     "minProperties": _bound(_TYPES["object"], _at_least, len),
     "maxProperties": _bound(_TYPES["object"], _at_most, len),
 }
-_MEMBER_WORDS = frozenset({"properties", "additionalProperties", "required"})
+_MEMBER_WORDS = frozenset({"properties", "patternProperties", "additionalProperties", "required"})
 _LEFT_TO_THE_LIBRARY = {"$id", *Draft202012Validator.VALIDATORS} - _MEMBER_WORDS - set(_COMPILERS)

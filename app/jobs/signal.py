@@ -1,6 +1,6 @@
 """The run signal as a body reads it: whether it was told to stop, and why.
 
-The worker writes the signal; the first reason wins and never changes. Reading it acknowledges it.
+The worker writes the signal; the first reason wins and never changes.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class RunSignal(Protocol):
         """Wait until told to stop: `await signal.wait()` in an async body gives the reason.
 
         In a sync body `signal.wait(timeout)` blocks the thread for at most `timeout` and says whether the run was told
-        to stop: a sleep that ends early.
+        to stop: a sleep that ends early. There `signal.wait()` blocks for as long as it takes and gives the reason
+        itself, although its declared type is that of an async body's.
         """
         ...

@@ -7,12 +7,12 @@ Called by handles; every refusal names the function and the repair.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
-from pydantic.errors import PydanticUserError
 
 from ..domain.errors import SettingsInvalid
 from .context import JobContext
@@ -143,7 +143,7 @@ def _build_model(
     name = "".join(part.capitalize() for part in getattr(body, "__name__", "job").split("_")) + "Payload"
     try:
         return create_model(name, __config__=ConfigDict(extra="forbid"), __module__=body.__module__, **definitions)
-    except (PydanticUserError, NameError) as exc:
+    except Exception as exc:  # hooks of the author's own types may raise anything
         raise SettingsInvalid(
             f"the parameters of {title(body)} ({place(body)}) cannot be read from JSON: {exc}",
             fix="annotate them with types pydantic knows, or take one pydantic model",
@@ -153,8 +153,8 @@ def _build_model(
 def _adapter(body: Callable[..., object], annotation: Any) -> TypeAdapter[Any]:  # noqa: ANN401 # an annotation may be anything
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        adapter.json_schema(mode="serialization")
-    except (PydanticUserError, NameError) as exc:
+        json.dumps(adapter.json_schema(mode="serialization"), allow_nan=False)  # a default or a bound may be NaN
+    except Exception as exc:  # as above
         raise SettingsInvalid(
             f"the return annotation of {title(body)} ({place(body)}) cannot be kept as JSON: {exc}",
             fix="return a pydantic model, a dataclass or plain JSON types",

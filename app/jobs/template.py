@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..domain.errors import PayloadInvalid, SettingsInvalid
+from ..domain.text import json_pointer
 from .schema import MISSING, SchemaWalk
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]*)\}|[{}]|[^{}]+")
@@ -49,11 +50,11 @@ class Template:
                 return json.dumps(value)
             case _:
                 what = "missing" if value is MISSING else "null" if value is None else "not a single value"
-        name, pointer = ".".join(path), "".join(f"/{part}" for part in path)
+        name = ".".join(path)
         raise PayloadInvalid(
             f"{name} is {what}, and {self.text!r} is made from it",
             fix=f"send a text, number or boolean as {name}",
-            pointer=pointer,
+            pointer=json_pointer(path),
         )
 
 

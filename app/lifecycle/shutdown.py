@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
@@ -23,9 +24,10 @@ from ..observability.telemetry import Telemetry
 from .drain import DrainNotice
 from .role import Role
 from .tasks import start_in, start_task
-from .watchdog import Watchdog
+from .watchdog import Watchdog, briefly
 
 _WATCHDOG_MARGIN_SECONDS = 2.0
+_THREADS_SECONDS = 1.0  # for idle threads to notice that their pool was shut down
 _SECOND_SIGINT_SECONDS = 1.0  # sooner is the same Ctrl-C, sent to a whole process group and by a wrapper again
 
 
@@ -218,10 +220,10 @@ class Shutdown:
         """End the process here when its teardown would wait for something that was given up; else return.
 
         A body that swallows its cancellation, or a thread that never returns, keeps the loop and the interpreter open.
+        Threads of pools that were shut down end by themselves in a moment.
         """
-        others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
-        if code == ExitCode.ABANDONED or others:
-            flush_log()
+        if code == ExitCode.ABANDONED or not _threads_end(within=_THREADS_SECONDS):
+            briefly(flush_log)
             self._end(code)
 
     def _last_words(self, code: int, why: str) -> None:
@@ -238,6 +240,21 @@ def run_process(
 ) -> int:
     """Run a process's coroutine under the shutdown's signals and give its exit code, or end the process with it."""
     with shutdown.installed(), asyncio.Runner(loop_factory=loop_factory) as runner:
-        code = runner.run(main())
+        # The loop's own would be waited for without a bound, with whatever runs in it.
+        threads = ThreadPoolExecutor(thread_name_prefix="outlast.default")
+        runner.get_loop().set_default_executor(threads)
+        try:
+            code = runner.run(main())
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
         shutdown.finish(code)
     return code
+
+
+def _threads_end(*, within: float) -> bool:
+    """Wait for the threads the interpreter would wait for at its end; False when one of them does not end."""
+    until = time.monotonic() + within
+    others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    for other in others:
+        other.join(max(until - time.monotonic(), 0.0))
+    return not any(other.is_alive() for other in others)

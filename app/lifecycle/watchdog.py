@@ -11,12 +11,20 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 _WORDS_SECONDS = 0.5  # a log that blocks does not keep a process alive
 
 _ARMED = b"a"
 _END = b"e"
 _QUIT = b"q"
+
+
+def briefly(step: Callable[[], object]) -> None:
+    """Do something on the way out that may block for ever, and wait for it a moment only."""
+    doer = threading.Thread(target=step, name="outlast.last_words", daemon=True)
+    doer.start()
+    doer.join(_WORDS_SECONDS)
 
 
 class Watchdog:
@@ -73,7 +81,5 @@ class Watchdog:
         return os.read(self._reading, 1) if readable else b""
 
     def _finish(self) -> None:
-        speaker = threading.Thread(target=self._last_words, args=(self._code, self._why), daemon=True)
-        speaker.start()
-        speaker.join(_WORDS_SECONDS)
+        briefly(partial(self._last_words, self._code, self._why))
         self._end(self._code)

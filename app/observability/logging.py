@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 import traceback
+from contextlib import suppress
 from enum import StrEnum
 from typing import TextIO, cast
 
@@ -21,6 +22,8 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 _ROOT_NAME = "outlast"
 _LONGEST_VALUE = 2_000  # characters of one field
 _LONGEST_TRACE = 32_768  # characters of a traceback or stack
+_MEMBERS = 5  # of an exception group that are shown
+_DEEPEST_GROUP = 3
 
 # C0 and C1, the line and paragraph separators, the bidirectional overrides, and halves of surrogate pairs.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -72,9 +75,20 @@ def open_log(*, log_format: LogFormat, level: str, stream: TextIO) -> FilteringB
 
 
 def flush_log() -> None:
-    """Write out what handlers still hold, before a process ends without the interpreter's own teardown."""
+    """Write out what handlers and standard streams still hold, before a process ends without its own teardown.
+
+    Bodies print too. A stream nobody reads can block: call it where that is bounded.
+    """
     for handler in logging.getLogger().handlers:
         handler.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, broken, or not there
+            stream.flush()
+
+
+def correlate(**ids: object) -> None:
+    """Put these on every line that is logged from the current context on, whoever logs it."""
+    structlog.contextvars.bind_contextvars(**ids)
 
 
 def _shared() -> list[Processor]:
@@ -112,8 +126,8 @@ def _textless_exception(_logger: WrappedLogger, _method: str, event: EventDict) 
     return event
 
 
-def trace_of(error: BaseException) -> str:
-    """Give the frames and the kind of an error and of what caused it, without their texts."""
+def trace_of(error: BaseException, *, depth: int = 0) -> str:
+    """Give the frames and the kind of an error, of what caused it and of what a group holds, without their texts."""
     parts: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -122,9 +136,17 @@ def trace_of(error: BaseException) -> str:
         code = getattr(current, "code", None)
         kind = type(current).__qualname__ + (f" [{code}]" if isinstance(code, str) else "")
         frames = "".join(traceback.format_tb(current.__traceback__)).rstrip("\n")
-        parts.append(f"{frames}\n{kind}" if frames else kind)
+        parts.append((f"{frames}\n{kind}" if frames else kind) + _members(current, depth))
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return "\n--- caused\n".join(reversed(parts))
+
+
+def _members(error: BaseException, depth: int) -> str:
+    """Give the traces of a group's first members: where a task group fails, only they tell why."""
+    if not isinstance(error, BaseExceptionGroup) or depth == _DEEPEST_GROUP:
+        return ""
+    found = (trace_of(member, depth=depth + 1) for member in error.exceptions[:_MEMBERS])
+    return "".join(f"\n--- inside\n{trace}" for trace in found)
 
 
 def _bounded_for(log_format: LogFormat) -> Processor:

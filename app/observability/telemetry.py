@@ -12,14 +12,13 @@ from typing import Literal, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
-from ..domain.job import ClaimedJob
+from ..domain.job import ClaimedJob, JobId
 from ..domain.outcome import (
     KIND_OF,
     RULE_OF,
     Cancelled,
     Completed,
     DeadLettered,
-    ErrorInfo,
     Held,
     Interrupted,
     Outcome,
@@ -28,7 +27,8 @@ from ..domain.outcome import (
     SettleAnswer,
     Suspended,
 )
-from ..domain.snapshot import Reaped, Stats
+from ..domain.snapshot import Expired, Reaped, Stats
+from .facts import code_of, kind_of, lasted, of_job, of_taken
 from .metrics import Metrics
 from .throttle import Throttle
 
@@ -71,7 +71,7 @@ class Telemetry:
             since = job.created_at if job.run_at is None else max(job.created_at, job.run_at)
             waited = max((job.claimed_at - since).total_seconds(), 0.0)
             self.metrics.queue_wait_seconds.labels(**self.metrics.labels(job.name, job.queue)).observe(waited)
-        self._say("debug", "attempt.started", **_of(job))
+        self._say("debug", "attempt.started", **of_job(job))
 
     def attempt_settled(self, job: ClaimedJob, outcome: Outcome, seconds: float, *, is_blocking: bool = False) -> None:
         """The store has taken an outcome; only now does anything count. `is_blocking`: the body held the loop."""
@@ -87,37 +87,43 @@ class Telemetry:
             level, facts = "warning", {**facts, "interrupts": job.counters.interrupts + 1}
         if is_blocking:
             facts = {**facts, "blocking": True}
-        self._say(level, event, outcome=kind.value, duration_ms=round(seconds * 1000, 1), **_of(job), **facts)
+        self._say(level, event, outcome=kind.value, duration_ms=round(seconds * 1000, 1), **of_job(job), **facts)
 
-    def attempt_superseded(self, job: ClaimedJob, by: SettleAnswer) -> None:
+    def attempt_superseded(self, job: ClaimedJob, by: SettleAnswer, seconds: float | None) -> None:
         """An attempt ended after its claim was cancelled or deleted: nothing was stored, and nothing is wrong."""
-        self._say("debug", "attempt.superseded", by=by.value, **_of(job))
+        self._say("debug", "attempt.superseded", outcome=by.value, by=by.value, **lasted(seconds), **of_job(job))
 
-    def lease_lost(self, job: ClaimedJob) -> None:
+    def lease_lost(self, job: ClaimedJob, seconds: float | None) -> None:
         """An attempt ended after its claim was taken over: nothing it did was stored."""
-        self._say("warning", "lease.lost", **_of(job))
+        self._say("warning", "lease.lost", outcome=OutcomeKind.LEASE_LOST.value, **lasted(seconds), **of_job(job))
 
-    def attempt_abandoned(self, job: ClaimedJob, *, reason: str) -> None:
-        """An attempt was closed while its body still runs; it keeps its place until the body ends."""
+    def attempt_abandoned(self, job: ClaimedJob, outcome: str, seconds: float | None, *, reason: str) -> None:
+        """An attempt was closed with this outcome while its body still runs; it keeps its place until that ends."""
         fix = "make the body watch ctx.signal, or let it be cancelled (abort='cancel')"
-        self._say("warning", "attempt.abandoned", reason=reason, fix=fix, **_of(job))
+        facts = {**lasted(seconds), **of_job(job)}
+        self._say("warning", "attempt.abandoned", outcome=outcome, reason=reason, fix=fix, **facts)
 
     def claims_taken_over(self, reaped: Iterable[Reaped]) -> None:
         """Claims of a worker that is gone were closed in its place."""
         for one in reaped:
-            labels = self.metrics.labels(one.name, one.queue)
-            facts = {"job_id": str(one.job_id), "job": one.name, "queue": one.queue, "claim_no": one.claim_no}
+            labels, facts = self.metrics.labels(one.name, one.queue), of_taken(one)
             match one.outcome:
                 case OutcomeKind.CRASHED:
                     self.metrics.crashed.labels(**labels).inc()
-                    level: Level = "error" if one.is_dead else "warning"
-                    self._say(level, "attempt.crashed", of_worker=int(one.worker_id), is_dead=one.is_dead, **facts)
+                    self._say("error" if one.is_dead else "warning", "attempt.crashed", **facts)
                 case OutcomeKind.LEASE_LOST:
                     self.metrics.lease_lost.labels(**labels).inc()
-                    self._say("warning", "attempt.lease_lost", of_worker=int(one.worker_id), **facts)
+                    self._say("warning", "attempt.lease_lost", **facts)
                 case _:
                     self.metrics.interrupted.labels(**labels).inc()
-                    self._say("info", "attempt.interrupted", of_worker=int(one.worker_id), cause="abandoned", **facts)
+                    self._say("info", "attempt.interrupted", **facts)
+
+    def jobs_expired(self, expired: Iterable[Expired]) -> None:
+        """Jobs that waited past a limit of theirs are dead letters."""
+        for one in expired:
+            self.metrics.jobs.labels(**self.metrics.labels(one.name, one.queue), outcome="dead").inc()
+            facts = {"job_id": str(one.job_id), "job": one.name, "queue": one.queue, "reason": one.reason.value}
+            self._say("error", "job.dead", outcome=OutcomeKind.DEAD_LETTERED.value, **facts)
 
     # --- the worker --------------------------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ class Telemetry:
     def worker_drain_abandoned(self, job: ClaimedJob) -> None:
         """A body did not end within the drain; whoever takes its claim over reports it as interrupted."""
         fix = "make the body end within DRAIN_SECONDS of ctx.signal, or raise DRAIN_SECONDS"
-        self._say("warning", "worker.drain_abandoned", fix=fix, **_of(job))
+        self._say("warning", "worker.drain_abandoned", fix=fix, **of_job(job))
 
     def worker_loop_blocked(self, seconds: float, *, holder: str | None, stack: str | None, is_over: bool) -> None:
         """The event loop made no progress; `is_over` once it moves again."""
@@ -168,12 +174,25 @@ class Telemetry:
         self._fail("heartbeat.failed", error)
 
     def claim_failed(self, error: BaseException) -> None:
-        """A claim or its reconciliation did not come back; repeated after a pause."""
+        """A claim did not come back; reconciled and repeated after a pause."""
         self._fail("claim.failed", error)
 
-    def sweep_failed(self, verb: str, error: BaseException) -> None:
-        """A sweep did not come back; the reaper now waits one lease."""
-        self._fail(f"sweep.{verb}_failed", error)
+    def claims_reconciled(self, worker_id: int, *, count: int) -> None:
+        """Claims that the store held for this worker without its knowing went back, uncounted."""
+        self._say("info", "claim.reconciled", worker_id=worker_id, count=count)
+
+    def claims_held_back(self, job_id: JobId, worker_id: int) -> None:
+        """A job that must run alone has waited long: until this worker is empty it claims nothing else."""
+        self._say("info", "claim.held_back", job_id=str(job_id), worker_id=worker_id)
+
+    def store_call_failed(self, verb: str, error: BaseException) -> None:
+        """A call beside claim, settle and renewal did not come back; it is done again, or left to the reaper."""
+        self._fail("store.call_failed", error, verb=verb)
+
+    def store_is_volatile(self, driver: str) -> None:
+        """What this process accepts ends with it."""
+        fix = "set OUTLAST_DATABASE_URL to a PostgreSQL database"
+        self._say("warning", "store.volatile", driver=driver, fix=fix)
 
     def settle_failed(self, error: BaseException, *, count: int, will_retry: bool) -> None:
         """Outcomes could not be stored; repeated while the lease lasts, then left to the reaper."""
@@ -181,11 +200,11 @@ class Telemetry:
 
     def settle_refused(self, job: ClaimedJob) -> None:
         """The store refused one outcome for good; it is stored as a failure instead."""
-        self._say("error", "settle.refused", **_of(job))
+        self._say("error", "settle.refused", **of_job(job))
 
     def settle_left(self, job: ClaimedJob) -> None:
         """The lease ran out before an outcome could be stored; whoever takes the claim over closes the attempt."""
-        self._say("error", "settle.left", **_of(job))
+        self._say("error", "settle.left", **of_job(job))
 
     def listener_lost(self) -> None:
         """Wake-ups no longer arrive; polling carries."""
@@ -207,7 +226,7 @@ class Telemetry:
 
     def role_failed(self, role: str, error: BaseException) -> None:
         """A part of the process died or could not close."""
-        self._say("error", "role.failed", role=role, error=type(error).__name__, code=_code(error), exc_info=error)
+        self._say("error", "role.failed", role=role, error=type(error).__name__, code=code_of(error), exc_info=error)
 
     def process_ended(self, *, exit_code: int, why: str, abandoned: Iterable[str] = ()) -> None:
         """The process is ended at once, without its teardown."""
@@ -226,28 +245,17 @@ class Telemetry:
 
     def _fail(self, event: str, error: BaseException, **facts: object) -> None:
         """Say that a call to the store failed; a lasting outage is one line every few seconds, not one a call."""
-        missed = self._throttle.admit(event)
+        missed = self._throttle.admit(f"{event} {facts.get('verb', '')}")
         for tap in self._taps:
             tap(event, {"error": type(error).__name__, **facts})
         if missed is not None and self._log is not None:
-            self._log.warning(event, error=type(error).__name__, code=_code(error), also=missed, **facts)
+            self._log.warning(event, error=type(error).__name__, code=code_of(error), also=missed, **facts)
 
     def _say(self, level: Level, event: str, **facts: object) -> None:
         for tap in self._taps:
             tap(event, facts)
         if self._log is not None:
             getattr(self._log, level)(event, **facts)
-
-
-def _of(job: ClaimedJob) -> dict[str, object]:
-    return {
-        "job_id": str(job.token.job_id),
-        "job": job.name,
-        "queue": job.queue,
-        "attempt": job.counters.attempt,
-        "claim_no": job.counters.claim_no,
-        "worker_id": int(job.token.worker_id),
-    }
 
 
 def _worded(outcome: Outcome) -> tuple[Level, str, dict[str, object]]:
@@ -257,23 +265,14 @@ def _worded(outcome: Outcome) -> tuple[Level, str, dict[str, object]]:
         case Suspended(delay=delay):
             return "info", "attempt.suspended", {"delay_ms": round(delay.total_seconds() * 1000)}
         case Retried(error=error, delay=delay):
-            return "warning", "attempt.retried", {"delay_ms": round(delay.total_seconds() * 1000), **_kind(error)}
+            return "warning", "attempt.retried", {"delay_ms": round(delay.total_seconds() * 1000), **kind_of(error)}
         case DeadLettered(error=error, reason=reason):
-            return "error", "attempt.dead", {"reason": reason.value, **_kind(error)}
+            return "error", "attempt.dead", {"reason": reason.value, **kind_of(error)}
         case Interrupted(cause=cause, error=error):
-            return "info", "attempt.interrupted", {"cause": cause, **_kind(error)}
+            return "info", "attempt.interrupted", {"cause": cause, **kind_of(error)}
         case Cancelled(reason=reason):
             return "info", "attempt.cancelled", {"reason": reason}
         case Held(reason=reason, error=error):
-            return "warning", "attempt.held", {"reason": reason, **_kind(error)}
+            return "warning", "attempt.held", {"reason": reason, **kind_of(error)}
         case _:
             assert_never(outcome)
-
-
-def _kind(error: ErrorInfo | None) -> dict[str, object]:
-    """Name an error by type and code; its text stays in the ledger, where `payload:read` guards it."""
-    return {} if error is None else {"error": error.type, "code": error.code}
-
-
-def _code(error: BaseException) -> object:
-    return getattr(error, "code", None)

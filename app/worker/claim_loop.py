@@ -1,8 +1,9 @@
 """Finds work: claims what can start now, begins it, and hands back what cannot.
 
-Work is found by polling; a wake-up only makes the next look sooner. After a claim whose reply was lost it first hands
-back what the store says this worker holds and it does not. A job one short of its crash budget waits until it has the
-worker to itself. One task of the worker runs `run`; it ends by the leaving event, never by being cancelled.
+Work is found by polling; a wake-up only makes the next look sooner. After a claim whose reply was lost, and once a
+lease in any case, it hands back what the store says this worker holds and it does not. A job one short of its crash
+budget begins only while nothing else runs, by the rule of `alone`. One task of the worker runs `run`; it ends by the
+leaving event, never by being cancelled.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..domain.outcome import SettleAnswer
 from ..drivers.protocol import ClaimRequest, JobDriver
 from ..jobs.registry import Registry
 from ..lifecycle.tasks import first_of, start_in, start_task
+from .alone import AloneTurn
 from .backoff import Backoff
 from .lease import Lease
 from .places import Places
@@ -23,11 +25,15 @@ from .roster import Roster, Run
 from .run import Bench, carry
 from .run_signal import RunSignal
 
-_LEASE_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 0.25  # how often a state is looked at that may change without an event
+_RECONCILE_SOON = 1 / 6  # of a lease, after a call whose reply was lost; else once a lease
 
 
 class ClaimLoop:
-    """The loop of one life of a worker. `lease` gives the registration in force."""
+    """The loop of one life of a worker.
+
+    `lease` gives the registration in force; `on_late` hears of a lease under which claims came after its end.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class ClaimLoop:
         bench: Bench,
         roster: Roster,
         lease: Callable[[], Lease],
+        on_late: Callable[[Lease], None],
         leaving: asyncio.Event,
     ) -> None:
         self._driver = driver
@@ -45,14 +52,24 @@ class ClaimLoop:
         self._bench = bench
         self._roster = roster
         self._lease = lease
+        self._on_late = on_late
         self._leaving = leaving
         self._options = bench.options
         self._places = Places(bench.options, on_freed=self._freed)
         self._backoff = Backoff(bench.roll)
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
-        self._lonely: list[Run] = []
+        self._turn = AloneTurn(
+            driver=driver,
+            telemetry=bench.telemetry,
+            patience_seconds=bench.options.alone_after.total_seconds(),
+            monotonic=bench.monotonic,
+            roll=bench.roll,
+        )
+        self._alone: Run | None = None
+        self._group: asyncio.TaskGroup | None = None
         self._is_doubtful = False
+        self._reconcile_at = bench.monotonic() + bench.options.lease.total_seconds()
         self._may_be_more = True
         self._is_listening = False
 
@@ -78,41 +95,54 @@ class ClaimLoop:
         """
         self._group = group
         while not self._leaving.is_set():
-            if self._lonely:
-                await self._run_alone(self._lonely[0])
-            elif not self._lease().may_claim:
-                await first_of(self._leaving, self._news, within=_LEASE_LOOK_SECONDS)
-                self._news.clear()
-            elif not await self._look():
-                await self._rest()
-        await self._release(self._lonely)
-        self._lonely.clear()
+            await self._step(self._lease())
         if self._is_doubtful:
             await self._reconcile(self._lease())
 
+    async def _step(self, lease: Lease) -> None:
+        """Do what comes next: wait, reconcile, or claim."""
+        if not lease.may_claim:
+            await first_of(self._leaving, self._news, within=_LOOK_SECONDS)
+            self._news.clear()
+        elif self._bench.monotonic() >= self._reconcile_at:
+            await self._reconcile(lease)
+        elif self._runs_alone() or await self._is_held_back(lease):
+            self._changed.clear()
+            await first_of(self._leaving, self._changed, within=_LOOK_SECONDS)
+        elif not await self._look(lease):
+            await self._rest()
+
     # --- claiming ---------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> bool:
+    async def _look(self, lease: Lease) -> bool:
         """Claim once, into the room there is; True when there may be more to claim at once."""
-        lease, room = self._lease(), self._places.room()
-        if room == 0:
+        room, shares = self._places.room(), self._places.shares()
+        if not shares:
             return False
-        if self._is_doubtful and not await self._reconcile(lease):
-            return True
         self._news.clear()
-        shares = self._places.shares()
-        request = ClaimRequest(worker_id=lease.worker_id, shares=shares, names=self._names, room=room)
+        has_others = self._has_others()
+        if self._turn.waits is not None and not has_others and not self._turn.is_due:
+            room = 1  # the head of the queues: if that is the one, nothing has to go back for it
+        request = ClaimRequest(
+            worker_id=lease.worker_id,
+            shares=shares,
+            names=self._names,
+            room=room,
+            alone_ok=self._turn.waits is None or not has_others,
+        )
         sent = self._bench.monotonic()
         try:
             claimed = await self._claim(request)
         except Exception as error:  # noqa: BLE001 - said, reconciled and repeated
-            await self._failed(error)
+            await self._lost(lease, error)
             return True
         self._backoff.succeeded()
         brought = {share.queue: 0 for share in shares}
         for job in claimed:
             brought[job.queue] = brought.get(job.queue, 0) + 1
         self._may_be_more = len(claimed) >= room or any(brought[share.queue] >= share.room for share in shares)
+        if request.alone_ok and not (room == 1 and claimed):
+            self._turn.over()  # what is seen of it again in this claim is noted again
         await self._take(claimed, lease, sent)
         return self._may_be_more
 
@@ -122,25 +152,39 @@ class ClaimLoop:
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
-            self._is_doubtful = True
+            self._doubt()
             await asyncio.wait({call})
             await self._reconcile(self._lease())
             raise
 
-    async def _failed(self, error: Exception) -> None:
-        self._is_doubtful = True
+    async def _lost(self, lease: Lease, error: Exception) -> None:
+        """Note a claim whose reply was lost; under a lease that is over by now, what it may have brought goes back."""
+        self._doubt()
         self._bench.telemetry.claim_failed(error)
+        if not lease.is_held:
+            self._on_late(lease)
         await first_of(self._leaving, within=self._backoff.failed())
 
-    async def _reconcile(self, lease: Lease) -> bool:
-        """Hand back what the store says this worker holds and it does not."""
+    async def _reconcile(self, lease: Lease) -> None:
+        """Hand back what the store says this worker holds and it does not; until it is done, nothing is claimed."""
         try:
-            await self._driver.reconcile(lease.worker_id, self._roster.tokens(lease))
+            count = await self._driver.reconcile(lease.worker_id, self._roster.tokens(lease))
         except Exception as error:  # noqa: BLE001 - said and repeated before the next claim
-            await self._failed(error)
-            return False
+            self._doubt()
+            self._bench.telemetry.store_call_failed("reconcile", error)
+            await first_of(self._leaving, within=self._backoff.failed())
+            return
+        if count:
+            self._bench.telemetry.claims_reconciled(int(lease.worker_id), count=count)
+        # A claim whose reply was lost may still be on its way to the store, and take place after this: look again.
+        soon = _RECONCILE_SOON if self._is_doubtful else 1.0
         self._is_doubtful = False
-        return True
+        self._reconcile_at = self._bench.monotonic() + lease.seconds * soon
+
+    def _doubt(self) -> None:
+        """Note that the store may hold claims for this worker that it does not know of."""
+        self._is_doubtful = True
+        self._reconcile_at = 0.0
 
     async def _rest(self) -> None:
         """Wait for news, at most one poll, jittered so that a fleet does not look at once."""
@@ -150,25 +194,36 @@ class ClaimLoop:
 
     def _freed(self) -> None:
         self._changed.set()
-        if self._may_be_more:
+        if self._may_be_more or self._turn.waits is not None:
             self._news.set()
 
     # --- beginning --------------------------------------------------------------------------------------------------
 
     async def _take(self, claimed: Sequence[ClaimedJob], lease: Lease, sent: float) -> None:
-        """Begin what was claimed, or put it aside to run alone; once leaving, all of it goes back."""
-        back: list[Run] = []
-        for job in claimed:
-            run = self._run_of(job, lease, sent)
+        """Begin what was claimed: one job that must run alone if nothing else runs, else all others.
+
+        The rest goes back at once, and so does everything once leaving. What came after its lease had ended belongs to
+        nobody: it is surrendered once more, before somebody takes this worker for one that crashed.
+        """
+        if not lease.is_held:
+            if claimed:
+                self._on_late(lease)
+            return
+        alone = [job for job in claimed if job.must_run_alone]
+        chosen = [job for job in claimed if not job.must_run_alone] if self._has_others() or not alone else alone[:1]
+        runs = {job.token: self._run_of(job, lease, sent) for job in claimed}
+        for run in runs.values():
             self._roster.add(run)
-            self._places.take(job.queue)
-            if self._leaving.is_set():
-                back.append(run)
-            elif job.must_run_alone:
-                self._lonely.append(run)
-            else:
+            self._places.take(run.job.queue)
+        begun = [] if self._leaving.is_set() else [runs.pop(job.token) for job in chosen]
+        for run in begun:
+            if not run.job.must_run_alone:
                 self._begin(run)
-        await self._release(back)
+        await self._release(tuple(runs.values()))
+        for token in (job.token for job in alone if job.token in runs):
+            self._turn.handed_back(token.job_id)
+        if begun and begun[0].job.must_run_alone:
+            await self._begin_alone(begun[0])
 
     def _run_of(self, job: ClaimedJob, lease: Lease, sent: float) -> Run:
         if (handle := self._registry.get(job.name)) is None:
@@ -181,6 +236,8 @@ class ClaimLoop:
         return Run(job=job, handle=handle, lease=lease, signal=signal, claimed_at=sent)
 
     def _begin(self, run: Run) -> None:
+        if self._group is None:
+            raise AssertionError("begun before the loop ran")
         start_in(self._group, self._carry(run), name=f"outlast.carry.{run.job.token.job_id}")
 
     async def _carry(self, run: Run) -> None:
@@ -204,36 +261,38 @@ class ClaimLoop:
         try:
             await self._driver.release(tokens, cause="drain")
         except Exception as error:  # noqa: BLE001 - said; the reconciliation that follows does it again
-            self._is_doubtful = True
-            self._bench.telemetry.claim_failed(error)
+            self._doubt()
+            self._bench.telemetry.store_call_failed("release", error)
 
     # --- alone ------------------------------------------------------------------------------------------------------
 
-    async def _run_alone(self, run: Run) -> None:
-        """Wait until all other work has ended, record that the job runs alone, run it, and wait for its end."""
-        if not await self._until_taken(len(self._lonely)) and run.is_held:
-            return
-        if run.is_held:
+    def _has_others(self) -> bool:
+        """Say whether any attempt is open here; a body that runs on after its attempt was closed is none."""
+        return self._places.taken > 0 and any(not run.is_settled for run in self._roster.runs())
+
+    def _runs_alone(self) -> bool:
+        """Say whether an attempt is open that must have the worker to itself."""
+        if self._alone is not None and self._alone.is_settled:
+            self._alone = None
+        return self._alone is not None
+
+    async def _is_held_back(self, lease: Lease) -> bool:
+        ask_every = self._options.poll_seconds(is_listening=self._is_listening)
+        return self._has_others() and await self._turn.holds_back(int(lease.worker_id), ask_every=ask_every)
+
+    async def _begin_alone(self, run: Run) -> None:
+        """Record that a job runs alone, so that a crash is its own, and begin it."""
+        self._alone = run
+        while run.is_held and not self._leaving.is_set():
             try:
-                is_alone = await self._driver.isolate(run.job.token)
+                if not await self._driver.isolate(run.job.token):
+                    run.superseded_by = run.superseded_by or SettleAnswer.REAPED
+                break
             except Exception as error:  # noqa: BLE001 - said and repeated
-                self._bench.telemetry.claim_failed(error)
+                self._bench.telemetry.store_call_failed("isolate", error)
                 await first_of(self._leaving, within=self._backoff.failed())
-                return
-            if not is_alone:
-                run.superseded_by = run.superseded_by or SettleAnswer.REAPED
         self._backoff.succeeded()
         if self._leaving.is_set() and run.is_held:
-            return
-        self._lonely.remove(run)
-        self._begin(run)
-        await self._until_taken(len(self._lonely))
-
-    async def _until_taken(self, count: int) -> bool:
-        """Wait until no more than `count` places are taken; False once leaving."""
-        while self._places.taken > count:
-            self._changed.clear()
-            await first_of(self._leaving, self._changed)
-            if self._leaving.is_set():
-                return False
-        return True
+            await self._release([run])
+        else:
+            self._begin(run)

@@ -6,6 +6,7 @@ raises. Called by `execute` for everything a body can throw.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from itertools import islice
@@ -14,14 +15,16 @@ from types import TracebackType
 
 from ..domain.errors import OutlastError
 from ..domain.outcome import ErrorInfo
-from ..domain.text import storable
+from ..domain.text import Keep, storable
 from .containment import BodyExit
 
 MESSAGE_MAX_BYTES = 8 * 1024
 TRACEBACK_MAX_BYTES = 32 * 1024
+REPLACED_MARK = " [NUL or lone surrogates replaced]"
 _TYPE_MAX_BYTES = 200
 _LEAVES_NAMED = 5
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _OWN_FOLDER = str(Path(__file__).parent)
 
 
@@ -29,11 +32,19 @@ def error_info(error: BaseException) -> ErrorInfo:
     """Describe an error for the ledger: message at most 8 KiB, traceback at most 32 KiB, its end kept."""
     error = _as_raised(error)
     return ErrorInfo(
-        type=storable(_kind(error), _TYPE_MAX_BYTES)[0],
-        message=storable(_message(error), MESSAGE_MAX_BYTES)[0],
+        type=_stored(_kind(error), _TYPE_MAX_BYTES),
+        message=_stored(_message(error), MESSAGE_MAX_BYTES),
         code=error.code if isinstance(error, OutlastError) else None,
-        traceback=storable(_trace(error), TRACEBACK_MAX_BYTES, keep="end")[0],
+        traceback=_stored(_trace(error), TRACEBACK_MAX_BYTES, keep="end"),
     )
+
+
+def _stored(text: str, max_bytes: int, *, keep: Keep = "start") -> str:
+    """Give a text as it is stored; one in which characters were replaced says so at its end."""
+    window = text[:max_bytes] if keep == "start" else text[-max_bytes:]
+    if _UNSTORABLE.search(window) is None:
+        return storable(text, max_bytes, keep=keep)[0]
+    return storable(text, max_bytes - len(REPLACED_MARK.encode()), keep=keep)[0] + REPLACED_MARK
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

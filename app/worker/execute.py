@@ -21,6 +21,7 @@ from ..jobs.exits import RetryAfter, Snooze, Terminal
 from ..jobs.handle import JobHandle
 from ..jobs.invoke import bind, encode_result
 from ..lifecycle.tasks import start_task
+from ..observability.logging import correlate
 from .containment import enter_body
 from .error_info import error_info, leaves
 
@@ -58,6 +59,7 @@ def ended_of(body: asyncio.Future[Ended]) -> Ended:
 
 async def _run_async(call: Call) -> Ended:
     enter_body()
+    _correlate(call)
     try:
         bound = bind(call.handle, call.payload, call.context)
         value = await cast("Awaitable[object]", call.handle.body(*bound.args, **bound.kwargs))
@@ -67,12 +69,18 @@ async def _run_async(call: Call) -> Ended:
 
 
 def _run_sync(call: Call) -> Ended:
+    _correlate(call)
     try:
         bound = bind(call.handle, call.payload, call.context)
         value = call.handle.body(*bound.args, **bound.kwargs)
     except BaseException as exc:  # noqa: BLE001 - as above; the pool's thread goes on
         return _how_it_ended(exc, call)
     return _returned(value, call)
+
+
+def _correlate(call: Call) -> None:
+    """Name the job on what its body logs."""
+    correlate(job_id=str(call.context.id), job=call.context.name, attempt=call.context.attempt)
 
 
 def _returned(value: object, call: Call) -> Ended:

@@ -66,6 +66,11 @@ class Heartbeat:
         self._lease: Lease | None = None
         self._is_abandoned = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Bound to the thread's loop where they are first waited for, which is there.
+        self._nudged = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._one_call = asyncio.Lock()
+        self._store: HeartbeatStore | None = None
         self._opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._main, name="outlast.heartbeat", daemon=True)
@@ -127,10 +132,6 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._nudged = asyncio.Event()
-        self._stopping = asyncio.Event()
-        self._one_call = asyncio.Lock()
-        self._store: HeartbeatStore | None = None
         async with asyncio.TaskGroup() as group:
             start_in(group, self._look(), name="outlast.heartbeat.look")
             start_in(group, self._renew_all(), name="outlast.heartbeat.renew")

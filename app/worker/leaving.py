@@ -61,13 +61,12 @@ class Leaving:
                 tokens = self._roster.tokens(self._registration.lease)
                 await self._heartbeat.abandon(tokens, timedelta(seconds=left + _MARGIN_SECONDS))
         except Exception as error:  # noqa: BLE001 - said; the lease then runs out by itself
-            self._telemetry.heartbeat_failed(error)
+            self._telemetry.store_call_failed("abandon", error)
 
     async def flush(self) -> None:
         """Wait until the outcomes at hand are stored; what is finished counts, until just before the deadline."""
         await self._budget.wait(self._settler.is_idle, until=_last_settle)
-        unsettled = sum(not run.is_settled for run in self._roster.runs())
-        self.unstored = max(unsettled - self.running_on, 0)
+        self.unstored = sum(not (run.is_settled or run.is_body_running) for run in self._roster.runs())
 
     async def close_row(self) -> None:
         """Close the worker's row, or give up what a lost lease still holds; what fails is left to the reaper."""
@@ -79,10 +78,9 @@ class Leaving:
             async with asyncio.timeout(lease.seconds if left is None else left):
                 if lease.is_held:
                     await self._driver.close_worker(lease.worker_id)
-                else:
-                    await self._registration.surrender()
+                await self._registration.surrender()
         except Exception as error:  # noqa: BLE001 - the row's lease runs out by itself
-            self._telemetry.sweep_failed("close", error)
+            self._telemetry.store_call_failed("close", error)
         self._telemetry.worker_stopped(int(lease.worker_id))
 
 

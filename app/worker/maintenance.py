@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from ..domain.snapshot import Reaped
+from ..domain.errors import OutlastError
+from ..domain.snapshot import Expired, Reaped
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
@@ -70,34 +71,54 @@ class Maintenance:
                 self._on_ready()
             if count < _BATCH:
                 await self._until_due()
+            else:
+                await asyncio.sleep(0)
 
     async def sweep(self) -> None:
-        """Expire and reap every sweep interval until leaving."""
+        """Expire and reap every sweep interval until leaving, each as long as there is a whole batch of it."""
         while not self._leaving.is_set():
-            await self._try("expire", self._driver.expire(_BATCH))
-            if self._may_reap() and self._monotonic() >= self._reap_from:
-                reaped: tuple[Reaped, ...] = await self._try("reap", self._driver.reap(_BATCH)) or ()
-                self._telemetry.claims_taken_over(reaped)
-                if reaped:
-                    self._on_ready()
+            await self._while_full(self._expire)
+            await self._while_full(self._reap)
             await self._rest(self._options.sweep.total_seconds())
+
+    async def _while_full(self, once: Callable[[], Awaitable[int]]) -> None:
+        while await once() >= _BATCH:
+            if self._leaving.is_set():
+                return
+            await asyncio.sleep(0)  # a store in this process answers without giving way
+
+    async def _expire(self) -> int:
+        expired: tuple[Expired, ...] = await self._try("expire", self._driver.expire(_BATCH)) or ()
+        self._telemetry.jobs_expired(expired)
+        return len(expired)
+
+    async def _reap(self) -> int:
+        if not self._may_reap() or self._monotonic() < self._reap_from:
+            return 0
+        reaped: tuple[Reaped, ...] = await self._try("reap", self._driver.reap(_BATCH)) or ()
+        self._telemetry.claims_taken_over(reaped)
+        if reaped:
+            self._on_ready()
+        return len(reaped)
 
     async def count(self) -> None:
         """Refresh the gauges of the store until leaving."""
         while not self._leaving.is_set():
-            stats = await self._try("stats", self._driver.stats())
-            if stats is not None:
-                self._telemetry.store_counted(stats)
+            try:
+                self._telemetry.store_counted(await self._driver.stats())
+            except Exception as error:  # noqa: BLE001 - said; counting may be slow on a large store and proves nothing
+                self._telemetry.store_call_failed("stats", error)
             await self._rest(self._options.stats_every.total_seconds())
 
     async def _try(self, verb: str, call: Awaitable[T]) -> T | None:
-        """Make one call; a failure is said and makes the reaper wait, and so does one that waited for the store."""
+        """Make one call; when the store could not be reached, or only after a while, the reaper waits."""
         began = self._monotonic()
         try:
             answer = await call
         except Exception as error:  # noqa: BLE001 - said, and done again next time
-            self._telemetry.sweep_failed(verb, error)
-            self.outage()
+            self._telemetry.store_call_failed(verb, error)
+            if isinstance(error, OutlastError) and error.retryable:
+                self.outage()
             return None
         if self._monotonic() - began > self._options.lease.total_seconds() / 3:
             self.outage()

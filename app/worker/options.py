@@ -29,7 +29,10 @@ class QueueLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """A worker's set-up. `poll` replaces both polling intervals, with wake-ups and without."""
+    """A worker's set-up. `poll` replaces both polling intervals, with wake-ups and without.
+
+    `alone_after` is how long a job that must run alone waits for an empty worker before one is made empty for it.
+    """
 
     queues: tuple[QueueLimit, ...] = (QueueLimit(queue=DEFAULT_QUEUE),)
     concurrency: int = 10
@@ -39,6 +42,7 @@ class WorkerOptions:
     poll: timedelta | None = None
     loop_stall: timedelta = timedelta(seconds=60)
     cancel_grace: timedelta = timedelta(seconds=2)
+    alone_after: timedelta = timedelta(seconds=30)
     stats_every: timedelta = timedelta(seconds=15)
     result_max_bytes: int = 1024 * 1024
     code_version: str = ""
@@ -58,6 +62,7 @@ class WorkerOptions:
             ("poll", self.poll is None or self.poll > zero, "make it longer than zero"),
             ("loop_stall", self.loop_stall > zero, "make it longer than zero"),
             ("cancel_grace", self.cancel_grace >= zero, "make it zero or longer"),
+            ("alone_after", self.alone_after >= zero, "make it zero or longer"),
             ("stats_every", self.stats_every > zero, "make it longer than zero"),
             ("result_max_bytes", self.result_max_bytes > 0, "make it at least 1"),
         )

@@ -37,9 +37,10 @@ class Registration:
         self._telemetry = telemetry
         self._clock = clock
         self._backoff = Backoff(roll)
-        self._ended = asyncio.Event()
+        self._is_due = asyncio.Event()
         self._lease: Lease | None = None
         self._surrendered: Lease | None = None
+        self._owed: list[Lease] = []
 
     @property
     def lease(self) -> Lease:
@@ -71,16 +72,25 @@ class Registration:
         self._lease = Lease(worker_id=worker_id, seconds=seconds, sent=sent, clock=self._clock)
         return self._lease
 
-    def ended(self) -> None:
-        """Note that the lease in force is over."""
-        self._ended.set()
+    def owes(self, lease: Lease) -> None:
+        """Note that a lease is over and what it covered is to be given back; again for claims that came after that."""
+        self._owed.append(lease)
+        self._is_due.set()
 
     async def surrender(self) -> None:
-        """Give back every claim under a lease that is over; once is enough."""
+        """Give back every claim under leases that are over; once is enough, unless more came."""
         lease = self.lease
-        if self._surrendered is not lease:
-            self._telemetry.claims_taken_over(await self._driver.surrender(lease.worker_id))
+        if not (lease.is_held or lease is self._surrendered or lease in self._owed):
+            self._owed.append(lease)
+        while self._owed:
+            lease = self._owed.pop(0)
+            try:
+                taken = await self._driver.surrender(lease.worker_id)
+            except BaseException:
+                self._owed.insert(0, lease)
+                raise
             self._surrendered = lease
+            self._telemetry.claims_taken_over(taken)
 
     async def keep(
         self,
@@ -92,17 +102,20 @@ class Registration:
     ) -> None:
         """Give up what a lost lease held and, unless leaving, register anew; each until the store takes it."""
         while True:
-            await first_of(self._ended, over)
+            await first_of(self._is_due, over)
             if over.is_set():
                 return
+            self._is_due.clear()
+            verb = "surrender"
             try:
                 await self.surrender()
                 on_surrendered()
-                if not leaving.is_set():
+                verb = "register"
+                if not (leaving.is_set() or self.lease.is_held):
                     on_new(await self.register())
             except Exception as error:  # noqa: BLE001 - said, and repeated until the store is back
-                self._telemetry.heartbeat_failed(error)
+                self._is_due.set()
+                self._telemetry.store_call_failed(verb, error)
                 await first_of(over, within=self._backoff.failed())
             else:
                 self._backoff.succeeded()
-                self._ended.clear()

@@ -16,10 +16,12 @@ from typing import Any
 
 from ..domain.errors import Internal, JobTimeout, ResultInvalid
 from ..domain.outcome import (
+    KIND_OF,
     DeadLettered,
     ErrorInfo,
     Interrupted,
     Outcome,
+    OutcomeKind,
     Retried,
     SettleAnswer,
     Suspended,
@@ -51,10 +53,16 @@ class Bench:
     on_due: Callable[[timedelta], None]
 
 
+_TOO_LATE = ErrorInfo(
+    type=JobTimeout.__name__, message="the job's deadline passed before it began", code=JobTimeout.code
+)
+
+
 async def carry(run: Run, bench: Bench) -> None:
     """Run one claimed job and settle what becomes of it; returns when body and attempt have ended, or are given up.
 
-    A run told to stop before it began returns unbegun: its claim is handed back by the caller.
+    A run told to stop before it began returns unbegun: its claim is handed back by the caller. One whose deadline has
+    passed by then is closed without a beginning.
     """
     if not run.is_held:
         run.is_settled = True
@@ -62,12 +70,15 @@ async def carry(run: Run, bench: Bench) -> None:
         return
     if run.signal.aborted:
         return
+    if (left := _left(run, bench)) is not None and left <= timedelta():
+        await _store(run, bench, DeadLettered(error=_TOO_LATE, reason=DeadReason.DEADLINE))
+        return
     ended = await _ended(run, bench)
     if ended is None:
         return
-    await _close(run, bench, ended)
+    closed = await _close(run, bench, ended)
     if run.body is not None and not run.body.done():
-        bench.telemetry.attempt_abandoned(run.job, reason=_word(run))
+        bench.telemetry.attempt_abandoned(run.job, closed, _seconds(run, bench), reason=_word(run))
         await _first(run.body, bench.given_up)
 
 
@@ -89,7 +100,7 @@ async def _ended(run: Run, bench: Bench) -> Ended | None:
 def _begin(run: Run, bench: Bench) -> asyncio.Future[Ended]:
     job, policy = run.job, run.handle.policy
     run.started_at = bench.monotonic()
-    run.signal.arm(timeout=_timeout(run), deadline_in=_left(job.deadline_in, run))
+    run.signal.arm(timeout=_timeout(run), deadline_in=_left(run, bench))
     call = Call(
         handle=run.handle,
         payload=job.payload,
@@ -98,7 +109,7 @@ def _begin(run: Run, bench: Bench) -> asyncio.Future[Ended]:
         now=_store_clock(run, bench.monotonic),
     )
     bench.telemetry.attempt_started(job)
-    with nullcontext() if bench.client is None else use_client(bench.client):
+    with nullcontext() if bench.client is None else use_client(bench.client.guarded(run.signal.in_store)):
         run.body = begin(call, pool=bench.pool, name=body_name(job))
     if policy.abort == "cancel" and not run.handle.is_sync:
         run.signal.on_cancel(run.body.cancel)
@@ -109,29 +120,36 @@ async def _first(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _close(run: Run, bench: Bench, ended: Ended) -> None:
-    """Decide what the attempt becomes and have it stored."""
-    budget = _budget(run)
-    backoff = run.handle.policy.retry.delay_after(budget.attempt, bench.roll())
+async def _close(run: Run, bench: Bench, ended: Ended) -> str:
+    """Decide what the attempt becomes and have it stored; gives the word for how it was closed."""
+    budget, backoff = _budget(run), _backoff(run, bench)
     outcome = verdict(is_held=run.is_held, first=run.signal.reason, ended=ended, budget=budget, backoff=backoff)
     if outcome is None:
         run.is_settled = True
-        _said_superseded(run, bench, run.superseded_by)
-        return
-    stored, answer = await bench.settler.settle(run, outcome, fallback=_fallback(budget, backoff))
+        return _said_superseded(run, bench, run.superseded_by)
+    return await _store(run, bench, outcome)
+
+
+async def _store(run: Run, bench: Bench, outcome: Outcome) -> str:
+    fallback = _fallback(_budget(run), _backoff(run, bench))
+    stored, answer = await bench.settler.settle(run, outcome, fallback=fallback)
     run.is_settled = True
     if answer is SettleAnswer.SETTLED:
         bench.telemetry.attempt_settled(run.job, stored, _seconds(run, bench), is_blocking=run.is_blocking)
         _announce(stored, bench)
-    elif answer is not None:
-        _said_superseded(run, bench, answer)
+        return KIND_OF[type(stored)].value
+    if answer is not None:
+        return _said_superseded(run, bench, answer)
+    return OutcomeKind.LEASE_LOST.value
 
 
-def _said_superseded(run: Run, bench: Bench, by: SettleAnswer | None) -> None:
+def _said_superseded(run: Run, bench: Bench, by: SettleAnswer | None) -> str:
+    seconds = None if run.started_at is None else _seconds(run, bench)
     if by in {SettleAnswer.CANCELLED, SettleAnswer.DELETED}:
-        bench.telemetry.attempt_superseded(run.job, by)
-    else:
-        bench.telemetry.lease_lost(run.job)
+        bench.telemetry.attempt_superseded(run.job, by, seconds)
+        return by.value
+    bench.telemetry.lease_lost(run.job, seconds)
+    return OutcomeKind.LEASE_LOST.value
 
 
 def _announce(outcome: Outcome, bench: Bench) -> None:
@@ -162,16 +180,21 @@ def _budget(run: Run) -> Budget:
     return Budget(attempt=run.job.counters.attempt, max_attempts=run.job.max_attempts, timeout=_timeout(run))
 
 
+def _backoff(run: Run, bench: Bench) -> timedelta:
+    return run.handle.policy.retry.delay_after(run.job.counters.attempt, bench.roll())
+
+
 def _timeout(run: Run) -> timedelta | None:
     """Give the lower of what the job type allows and what the request asked for."""
     limits: list[Any] = [limit for limit in (run.handle.policy.timeout, run.job.timeout) if limit is not None]
     return min(limits, default=None)
 
 
-def _left(deadline_in: timedelta | None, run: Run) -> timedelta | None:
-    if deadline_in is None or run.started_at is None:
+def _left(run: Run, bench: Bench) -> timedelta | None:
+    """Give what is left until the job's deadline, reckoned from the claim on."""
+    if run.job.deadline_in is None:
         return None
-    return deadline_in - timedelta(seconds=run.started_at - run.claimed_at)
+    return run.job.deadline_in - timedelta(seconds=bench.monotonic() - run.claimed_at)
 
 
 def _store_clock(run: Run, monotonic: Callable[[], float]) -> Callable[[], datetime]:

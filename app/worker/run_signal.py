@@ -7,11 +7,12 @@ from the body's, on the loop or in a thread of the pool. The reading face is `jo
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from ..domain.errors import Aborted
 from ..domain.verdict import Reason
@@ -80,11 +81,17 @@ class RunSignal:
     def wait(self, timeout: timedelta) -> bool: ...
 
     def wait(self, timeout: timedelta | None = None) -> Coroutine[Any, Any, Reason] | bool:
-        """Wait until told to stop: awaited without a timeout on the loop, blocking with one in a thread.
+        """Wait until told to stop: awaited without a timeout on the loop, blocking in every other thread.
 
-        With a timeout it gives whether the run was told in time.
+        With a timeout it gives whether the run was told in time, else the reason.
         """
-        return self._wait_on_loop() if timeout is None else self._wait_in_thread(timeout.total_seconds())
+        if timeout is not None:
+            return self._wait_in_thread(timeout.total_seconds())
+        if threading.get_ident() == self._thread:
+            return self._wait_on_loop()
+        self._wait_in_thread(math.inf)
+        # A blocked thread has its answer now; the declared type is that of the call on the loop, which is awaited.
+        return cast("Coroutine[Any, Any, Reason]", self._told())
 
     # --- driven by the worker -------------------------------------------------------------------------------------
 
@@ -150,6 +157,9 @@ class RunSignal:
 
     async def _wait_on_loop(self) -> Reason:
         await self._heard.wait()
+        return self._told()
+
+    def _told(self) -> Reason:
         reason = self._first
         if reason is None:
             raise AssertionError("heard before fired")
@@ -161,7 +171,8 @@ class RunSignal:
             now = self._monotonic()
             if now >= until:
                 return False
-            self._fired.wait(min([until, *(at for at, _ in self._due)]) - now)
+            left = min([until, *(at for at, _ in self._due)]) - now
+            self._fired.wait(min(left, threading.TIMEOUT_MAX))
         return True
 
     def _tighten(self) -> None:

@@ -74,6 +74,7 @@ class Session:
             bench=self._bench,
             roster=self.roster,
             lease=lambda: self.registration.lease,
+            on_late=self.registration.owes,
             leaving=life.is_leaving,
         )
         self._watch = StallWatch(
@@ -205,8 +206,8 @@ class Session:
         self._claims.listens(is_listening=is_listening)
         self._showing.wakeup(is_listening=is_listening)
 
-    def _lease_ended(self, _lease: Lease) -> None:
-        self.registration.ended()
+    def _lease_ended(self, lease: Lease) -> None:
+        self.registration.owes(lease)
         self._settler.lease_ended()
 
     def _registered_anew(self, lease: Lease) -> None:

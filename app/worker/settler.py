@@ -1,7 +1,8 @@
 """The one exit of the worker: stores outcomes, in small batches as they come, until the store has answered for each.
 
-A settle that fails is repeated while the lease under it lasts, then left to the reaper; one value that cannot be
-stored neither holds up nor fails its neighbours. Runs await `settle`; one task of the worker runs `run`.
+A settle that fails is repeated while the lease under it lasts, then left to the reaper; one value that the store
+refuses neither holds up nor fails its neighbours: a failure is stored in its place. Runs await `settle`; one task of
+the worker runs `run`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..domain.errors import OutlastError
+from ..domain.errors import OutlastError, RequestInvalid
 from ..domain.outcome import Outcome, SettleAnswer, Settlement
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
@@ -23,7 +24,7 @@ BATCH = 100  # settlements of one statement
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pending:
-    """One outcome on its way. `fallback` is stored in its place when the store refuses it for good."""
+    """One outcome on its way. `fallback` is stored in its place when the store refuses its value."""
 
     run: Run
     outcome: Outcome
@@ -86,19 +87,37 @@ class Settler:
         self._queue.clear()
 
     async def _settle_batch(self, batch: list[Pending]) -> None:
-        """Store a batch; what the store cannot be reached for comes back into the queue."""
+        """Store a batch; what could not be stored comes back into the queue, to be sent again after a pause."""
         open_ones = [pending for pending in batch if not self._is_left(pending)]
         if not open_ones:
             return
-        if (error := await self._try(open_ones)) is None:
+        left = await self._send(open_ones)
+        if not left:
             self._backoff.succeeded()
             return
-        if not _may_pass(error):
-            open_ones = await self._one_by_one(open_ones)
-        if open_ones:
-            self._queue = open_ones + self._queue
-            self._lease_ended.clear()
-            await first_of(self._given_up, self._lease_ended, within=self._backoff.failed())
+        self._queue = left + self._queue
+        self._lease_ended.clear()
+        await first_of(self._given_up, self._lease_ended, within=self._backoff.failed())
+
+    async def _send(self, batch: list[Pending]) -> list[Pending]:
+        """Send a batch and give what is left of it; one that fails for good is sent one by one, to find the culprit."""
+        if (error := await self._try(batch)) is None:
+            return []
+        if len(batch) == 1:
+            self._fall_back(batch[0], error)
+            return batch
+        if _may_pass(error):
+            return batch
+        left: list[Pending] = []
+        for pending in batch:
+            left += [pending] if self._given_up.is_set() else await self._send([pending])
+        return left
+
+    def _fall_back(self, pending: Pending, error: Exception) -> None:
+        """Store a failure instead when it was the value that was refused; any other error is not the value's."""
+        if _is_refused_value(error) and not pending.is_fallback:
+            self._telemetry.settle_refused(pending.run.job)
+            pending.is_fallback = True
 
     async def _try(self, batch: Sequence[Pending]) -> Exception | None:
         """Send one statement; on success every answer is handed out."""
@@ -107,24 +126,11 @@ class Settler:
         except Exception as error:  # noqa: BLE001 - said, and repeated while the lease lasts
             self._telemetry.settle_failed(error, count=len(batch), will_retry=True)
             for pending in batch:
-                pending.is_unknown = pending.is_unknown or _may_pass(error)
+                pending.is_unknown = pending.is_unknown or not _is_refused_value(error)
             return error
         for pending, answer in zip(batch, answers, strict=True):
             pending.answer.set_result(_read(pending, answer))
         return None
-
-    async def _one_by_one(self, batch: Sequence[Pending]) -> list[Pending]:
-        """Find the value that fails its statement: alone it falls back, its neighbours are stored."""
-        left: list[Pending] = []
-        for pending in batch:
-            error = await self._try([pending]) if len(batch) > 1 else None
-            if len(batch) > 1 and error is None:
-                continue
-            if len(batch) == 1 or (error is not None and not _may_pass(error)):
-                self._telemetry.settle_refused(pending.run.job)
-                pending.is_fallback = True
-            left.append(pending)
-        return left
 
     def _is_left(self, pending: Pending) -> bool:
         """Say whether a lease has run out over an outcome, which is then answered with None."""
@@ -136,8 +142,16 @@ class Settler:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Say whether the same call may work later; whether it took place is then unknown."""
+    """Say whether the store could not be reached: the whole batch may work later."""
     return isinstance(error, OutlastError) and error.retryable
+
+
+def _is_refused_value(error: Exception) -> bool:
+    """Say whether the store refused the values it was given; of everything else they are not the cause.
+
+    Missing rights, a broken server or a fault of ours pass or are repaired; no result must be lost to them.
+    """
+    return isinstance(error, RequestInvalid)
 
 
 def _read(pending: Pending, answer: SettleAnswer) -> SettleAnswer:

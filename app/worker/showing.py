@@ -50,4 +50,4 @@ class Showing:
                     self._registration.lease.worker_id, drain_phase=self._phase, wakeup=self._wakeup
                 )
             except Exception as error:  # noqa: BLE001 - said; shown with the next change
-                self._telemetry.sweep_failed("show", error)
+                self._telemetry.store_call_failed("show", error)

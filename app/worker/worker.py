@@ -21,6 +21,7 @@ from ..jobs.registry import Registry
 from ..lifecycle.drain import DrainNotice
 from ..lifecycle.role import Life, Role
 from ..lifecycle.shutdown import ExitCode
+from ..lifecycle.watchdog import briefly
 from ..observability.logging import flush_log
 from ..observability.telemetry import Telemetry
 from .containment import contain_tasks
@@ -100,5 +101,5 @@ class Worker(Role):
         """End the process from the heartbeat's thread: its loop has not moved for too long."""
         why = "the event loop made no progress"
         self._telemetry.process_ended(exit_code=ExitCode.LOOP_DIED, why=why, abandoned=self.held())
-        flush_log()
+        briefly(flush_log)
         self._end(ExitCode.LOOP_DIED)

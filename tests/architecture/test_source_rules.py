@@ -11,7 +11,8 @@ from tests.support.source import python_files, relative, repository_files, tree_
 # Where a task may be created without a TaskGroup around it, and who awaits it there.
 TASK_OWNERS = {
     "app/lifecycle/tasks.py": "gives each task a name; whoever asked for it keeps and awaits it",
-    "app/http/server.py": "awaited when the server stops",
+    "app/drivers/postgres/enqueue_lane.py": "awaited when the driver closes",
+    "app/drivers/postgres/notify.py": "awaited when the driver closes",
     "app/drivers/postgres/listen.py": "cancelled and awaited when the listening context closes",
     "app/http/admin.py": "runs on the main loop for a request of the admin thread, which waits for the answer",
 }

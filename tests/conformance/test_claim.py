@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from app.domain.job import Counters, JobId, RunId, WorkerId
 from app.domain.outcome import Interrupted, Retried
 from app.domain.state import State
 from app.drivers.protocol import ClaimRequest, QueueShare
-from tests.support.drivers import ERROR, LEASE, NAME, DriverEnv, new_job
+from tests.support.drivers import ERROR, LEASE, NAME, QUEUE, DriverEnv, new_job
 
 SECOND = timedelta(seconds=1)
 
@@ -40,7 +41,7 @@ async def test_a_claim_hands_over_the_whole_job(env: DriverEnv) -> None:
     assert (held.tenant, held.payload, held.key) == ("acme", '{"a": 1}', "k")
     assert held.counters == Counters(attempt=1, claim_no=1)
     assert (held.max_attempts, held.max_crashes) == (4, 2)
-    assert (held.created_at, held.claimed_at) == (created_at, env.now())
+    assert (held.created_at, held.run_at, held.claimed_at) == (created_at, None, env.now())
     assert (held.timeout, held.deadline_in) == (timedelta(seconds=9), timedelta(seconds=115))
     assert (held.enqueued_by, held.traceparent) == ("ci", job.traceparent)
     assert (held.tags, held.meta, held.parent_id) == (("a",), "{}", None)
@@ -219,6 +220,35 @@ async def test_a_job_one_short_of_its_crash_budget_must_run_alone(env: DriverEnv
     await env.driver.reap()
     held = await env.claim_one(await env.register())
     assert held.must_run_alone is True
+
+
+@pytest.mark.parametrize("asked", ["delay", "run_at"])
+async def test_a_claim_tells_when_the_job_was_to_run(env: DriverEnv, asked: str) -> None:
+    due = env.now() + 5 * SECOND
+    await (env.enqueue(delay=5 * SECOND) if asked == "delay" else env.enqueue(run_at=due))
+    await env.advance(8 * SECOND)
+    await env.driver.promote()
+    held = await env.claim_one(await env.register())
+    assert (held.run_at, held.claimed_at - due) == (due, 3 * SECOND)
+
+
+@pytest.mark.parametrize("queues", [(QUEUE,), (QUEUE, "b")], ids=["one queue", "two"])
+async def test_jobs_that_must_run_alone_are_left_ready_when_they_cannot(
+    env: DriverEnv, queues: tuple[str, ...]
+) -> None:
+    crashed = await env.enqueue(max_crashes=2)
+    await env.claim_one(await env.register())
+    await env.vanish()
+    await env.driver.reap()
+    fresh = await env.enqueue(max_crashes=1, priority=0)
+    others = [await env.enqueue(max_crashes=2) for _ in range(3)]
+    worker = await env.register()
+    shares = tuple(QueueShare(queue=queue, room=3) for queue in queues)
+    request = ClaimRequest(worker_id=worker, shares=shares, names=frozenset({NAME}), room=3, alone_ok=False)
+    assert [held.token.job_id for held in await env.driver.claim(request)] == others
+    assert await env.driver.claim(request) == ()
+    held = await env.driver.claim(replace(request, alone_ok=True))
+    assert [(one.token.job_id, one.must_run_alone) for one in held] == [(fresh, True), (crashed, True)]
 
 
 async def test_concurrent_claims_never_share_a_job(env: DriverEnv) -> None:

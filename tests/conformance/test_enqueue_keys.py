@@ -99,6 +99,16 @@ async def test_a_window_outlives_the_purge(env: DriverEnv) -> None:
     assert (await env.enqueue_again(key="k")).deduped is False
 
 
+async def test_repeating_the_id_of_a_purged_job_within_its_window_makes_no_second_job(env: DriverEnv) -> None:
+    job = new_job(key="k", dedupe_for=3 * HOUR)
+    first = await env.driver.enqueue(job)
+    await env.driver.cancel(job.id, reason="stop")
+    await env.advance(HOUR)
+    assert await env.driver.purge(PurgeQuery(state=State.CANCELLED, older_than=timedelta(minutes=1))) == 1
+    assert await env.driver.enqueue(job) == first
+    assert await env.driver.describe(job.id) is None
+
+
 async def test_a_key_taken_over_after_its_window_belongs_to_the_new_job_alone(env: DriverEnv) -> None:
     old = await completed(env, {"key": "k", "dedupe_for": HOUR})
     await env.advance(2 * HOUR)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from app.domain.job import WorkerId
@@ -87,6 +88,21 @@ async def test_a_claim_that_came_back_as_another_is_revoked(env: DriverEnv) -> N
     assert renewal.revoked == (Revocation(token=old, by=SettleAnswer.REAPED),)
 
 
+async def test_the_heartbeat_lives_on_a_thread_and_a_loop_of_its_own(env: DriverEnv) -> None:
+    worker = await env.register()
+    held = await env.running(worker)
+    await env.advance(LEASE - SECOND)
+
+    async def beat() -> tuple[Renewal, int]:
+        async with env.driver.open_heartbeat() as heartbeat:
+            renewal = await heartbeat.renew(worker, (held.token,))
+            return renewal, await heartbeat.abandon(worker, (held.token,), LEASE)
+
+    assert await asyncio.to_thread(asyncio.run, beat()) == (Renewal(is_held=True), 1)
+    await env.advance(LEASE - SECOND)
+    await env.close_attempt(held.token, Completed())
+
+
 # --- abandon
 
 
@@ -98,6 +114,7 @@ async def test_abandoned_claims_are_taken_over_as_interrupted(env: DriverEnv) ->
     await env.advance(4 * SECOND)
     (reaped,) = await env.driver.reap()
     assert (reaped.job_id, reaped.outcome, reaped.is_dead) == (held.token.job_id, OutcomeKind.INTERRUPTED, False)
+    assert (reaped.cause, reaped.attempt, reaped.lasted) == ("abandoned", 1, 4 * SECOND)
     view = await env.describe(held.token.job_id)
     assert (view.state, view.counters.attempt, view.counters.crashes) == (State.READY, 0, 0)
     assert view.counters.interrupts == 1

@@ -41,6 +41,9 @@ async def test_a_vanished_worker_is_a_crash_of_what_it_held(env: DriverEnv) -> N
             claim_no=1,
             worker_id=worker,
             outcome=OutcomeKind.CRASHED,
+            cause="worker_vanished",
+            attempt=1,
+            lasted=LEASE + timedelta(seconds=1),
             is_dead=False,
         ),
     )
@@ -129,6 +132,7 @@ async def test_claims_of_a_worker_closed_in_order_are_interrupted(env: DriverEnv
     await env.driver.close_worker(worker)
     (reaped,) = await env.driver.reap()
     assert (reaped.job_id, reaped.outcome, reaped.is_dead) == (token.job_id, OutcomeKind.INTERRUPTED, False)
+    assert reaped.cause == "worker_closed"
     view = await env.describe(token.job_id)
     assert (view.state, view.counters) == (State.READY, Counters(claim_no=1, interrupts=1))
     (row,) = await env.ledger(token.job_id)
@@ -173,6 +177,8 @@ async def test_a_lost_worker_that_closes_late_stays_lost(env: DriverEnv) -> None
     await env.vanish()
     await env.driver.reap(batch=1)
     await env.driver.close_worker(worker)
+    (view,) = await env.driver.workers()
+    assert (view.lost_at, view.closed_at) == (env.now(), None)
     (reaped,) = await env.driver.reap()
     assert reaped.outcome is OutcomeKind.CRASHED
 
@@ -192,6 +198,9 @@ async def test_surrendered_claims_are_lease_lost_and_uncounted(env: DriverEnv) -
         claim_no=1,
         worker_id=worker,
         outcome=OutcomeKind.LEASE_LOST,
+        cause="lease_lost",
+        attempt=1,
+        lasted=LEASE + timedelta(seconds=1),
         is_dead=False,
     )
     view = await env.describe(token.job_id)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from app.domain.job import Counters, WorkerId
 from app.domain.outcome import Interrupted
 from app.domain.state import State
@@ -22,6 +24,20 @@ async def test_released_work_goes_before_new_work(env: DriverEnv) -> None:
     fresh = await env.enqueue()
     await env.driver.release((token,), cause="drain")
     assert [held.token.job_id for held in await env.claim(worker)] == [token.job_id, fresh]
+
+
+@pytest.mark.parametrize("verb", ["release", "reconcile"])
+async def test_claims_handed_back_together_keep_their_order(env: DriverEnv, verb: str) -> None:
+    worker = await env.register()
+    by_id = [new_job() for _ in range(5)]
+    order = [by_id[index] for index in (3, 0, 4, 1, 2)]
+    await env.driver.enqueue_many(order)
+    tokens = [held.token for held in await env.claim(worker)]
+    if verb == "release":
+        assert await env.driver.release(sorted(tokens, key=lambda token: token.job_id), cause="drain") == 5
+    else:
+        assert await env.driver.reconcile(worker, ()) == 5
+    assert [held.token.job_id for held in await env.claim(worker)] == [job.id for job in order]
 
 
 async def test_release_keeps_the_history(env: DriverEnv) -> None:

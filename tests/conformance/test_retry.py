@@ -24,7 +24,7 @@ async def test_an_ended_job_is_ready_again(env: DriverEnv, ending: Ending) -> No
     view = await env.describe(job_id)
     assert (view.state, view.state_reason, view.run_at) == (State.READY, None, None)
     assert (view.started_at, view.finished_at) == (None, None)
-    assert (view.error, view.last_outcome) == (before.error, before.last_outcome)
+    assert (view.error, view.last_outcome) == (rows[-1].error if rows else None, before.last_outcome)
     assert view.counters == Counters(claim_no=before.counters.claim_no, interrupts=before.counters.interrupts)
     assert await env.ledger(job_id) == rows
 
@@ -68,7 +68,7 @@ async def test_limits_of_the_first_life_do_not_end_the_second(env: DriverEnv, li
     await env.driver.expire()
     await env.driver.retry(job_id)
     await env.advance(2 * HOUR)
-    assert await env.driver.expire() == 0
+    assert await env.driver.expire() == ()
     assert (await env.claim_one(await env.register())).deadline_in is None
 
 
@@ -125,6 +125,13 @@ async def test_a_retry_within_its_own_window_keeps_the_window(env: DriverEnv) ->
     assert (await env.enqueue_again(key="k")).id == job_id
     await env.advance(HOUR)
     assert (await env.enqueue_again(key="k")).deduped is False
+
+
+async def test_a_retried_job_holds_its_key_past_its_window(env: DriverEnv) -> None:
+    job_id = await dead_lettered(env, {"key": "k", "dedupe_for": HOUR})
+    await env.driver.retry(job_id)
+    await env.advance(2 * HOUR)
+    assert (await env.enqueue_again(key="k")).id == job_id
 
 
 # --- refusals

@@ -29,7 +29,8 @@ async def _once_failed(env: DriverEnv, worker: WorkerId) -> ClaimedJob:
     token = (await env.running(worker)).token
     await env.close_attempt(token, Retried(error=ErrorInfo(type="OldError", message="first"), delay=timedelta()))
     await env.driver.promote()
-    await env.close_attempt((await env.claim_one(worker)).token, Interrupted(cause="drain"))
+    cut = ErrorInfo(type="CutError", message="second")
+    await env.close_attempt((await env.claim_one(worker)).token, Interrupted(cause="drain", error=cut))
     held = await env.claim_one(worker)
     assert held.counters == Counters(attempt=2, claim_no=3, interrupts=1)
     return held

@@ -180,6 +180,16 @@ async def test_a_batch_may_mix_every_outcome_in_any_order(env: DriverEnv) -> Non
     assert freed == [True, False, False, True, False, True, False]
 
 
+async def test_a_batch_interrupted_together_keeps_its_order(env: DriverEnv) -> None:
+    worker = await env.register()
+    by_id = [new_job() for _ in range(5)]
+    order = [by_id[index] for index in (3, 0, 4, 1, 2)]
+    await env.driver.enqueue_many(order)
+    tokens = sorted((held.token for held in await env.claim(worker)), key=lambda token: token.job_id)
+    await env.driver.settle([Settlement(token=token, outcome=Interrupted(cause="drain")) for token in tokens])
+    assert [held.token.job_id for held in await env.claim(worker)] == [job.id for job in order]
+
+
 async def test_one_batch_may_settle_for_several_workers(env: DriverEnv) -> None:
     first = (await env.running(await env.register())).token
     second = (await env.running(await env.register())).token

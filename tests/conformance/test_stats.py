@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.outcome import Completed, Held
-from app.domain.state import State
+from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Held, Retried, Suspended
+from app.domain.state import DeadReason, State
 from tests.conformance.endings import STATE_AFTER, cancelled_before_start
 from tests.support.drivers import DriverEnv, new_job
 
@@ -72,6 +72,19 @@ async def test_a_delayed_job_is_as_old_as_its_time(env: DriverEnv) -> None:
     await env.advance(timedelta(seconds=5))
     (queue,) = await env.driver.queues()
     assert queue.oldest_ready_seconds == 5.0
+
+
+async def test_a_job_that_came_back_is_as_old_as_its_return(env: DriverEnv) -> None:
+    worker = await env.register()
+    retried, snoozed, revived = [(await env.running(worker, queue=queue)).token for queue in ("a", "b", "c")]
+    await env.close_attempt(retried, Retried(error=ErrorInfo(type="E", message="m"), delay=10 * MINUTE))
+    await env.close_attempt(snoozed, Suspended(delay=10 * MINUTE))
+    await env.close_attempt(revived, DeadLettered(error=ErrorInfo(type="E", message="m"), reason=DeadReason.TERMINAL))
+    await env.advance(10 * MINUTE)
+    await env.driver.promote()
+    await env.driver.retry(revived.job_id)
+    await env.advance(timedelta(seconds=7))
+    assert [queue.oldest_ready_seconds for queue in await env.driver.queues()] == [7.0, 7.0, 7.0]
 
 
 # --- pause and resume

@@ -7,8 +7,9 @@ import pytest
 
 from app.domain.job import Counters
 from app.domain.outcome import Completed, Held, Interrupted, Retried, Suspended
+from app.domain.snapshot import Expired
 from app.domain.state import DeadReason, State
-from app.drivers.protocol import PurgeQuery
+from app.drivers.protocol import ListQuery, PurgeQuery
 from tests.conformance.endings import (
     STATE_AFTER,
     Ending,
@@ -18,7 +19,7 @@ from tests.conformance.endings import (
     dead_lettered,
     every_ending,
 )
-from tests.support.drivers import ERROR, DriverEnv, new_job
+from tests.support.drivers import ERROR, NAME, QUEUE, DriverEnv, new_job
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -101,32 +102,78 @@ async def test_a_waiting_job_dies_at_its_limit_and_frees_its_key(
     limits: dict[str, Any] = {limit: MINUTE}
     job_id = await env.enqueue(key="k", delay=delay, **limits)
     await env.advance(MINUTE - SECOND)
-    assert await env.driver.expire() == 0
+    assert await env.driver.expire() == ()
     await env.advance(SECOND)
-    assert await env.driver.expire() == 1
+    assert await env.driver.expire() == (Expired(job_id=job_id, name=NAME, queue=QUEUE, reason=reason),)
     view = await env.describe(job_id)
     assert (view.state, view.state_reason, view.finished_at) == (State.DEAD, reason, env.now())
-    assert (view.counters, view.last_outcome, view.error) == (Counters(), None, None)
+    assert (view.counters, view.last_outcome) == (Counters(), None)
+    assert view.error is not None
+    assert view.error.code == ("JOB_EXPIRED" if reason is DeadReason.EXPIRED else "JOB_TIMEOUT")
+    (listed,) = (await env.driver.list(ListQuery())).items
+    assert listed.error == view.error
     assert await env.ledger(job_id) == ()
     assert (await env.enqueue_again(key="k")).deduped is False
-    assert await env.driver.expire() == 0
+    assert await env.driver.expire() == ()
 
 
 async def test_the_earlier_of_two_limits_is_the_reason(env: DriverEnv) -> None:
     expired = await env.enqueue(max_queue_time=MINUTE, deadline=2 * MINUTE)
     past = await env.enqueue(max_queue_time=2 * MINUTE, deadline=MINUTE)
     await env.advance(DAY)
-    assert await env.driver.expire() == 2
+    assert len(await env.driver.expire()) == 2
     assert (await env.describe(expired)).state_reason == DeadReason.EXPIRED
     assert (await env.describe(past)).state_reason == DeadReason.DEADLINE
 
 
-async def test_a_job_that_was_ever_claimed_does_not_expire(env: DriverEnv) -> None:
+@pytest.mark.parametrize("verb", ["release", "reconcile"])
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "after the limit"])
+async def test_a_claim_that_was_handed_back_is_no_start(env: DriverEnv, verb: str, late: bool) -> None:
     worker = await env.register(lease_ms=86_400_000)
     token = (await env.running(worker, max_queue_time=MINUTE)).token
-    await env.driver.release((token,), cause="test")
+    if late:
+        await env.advance(2 * MINUTE)
+        assert await env.driver.expire() == ()
+    if verb == "release":
+        assert await env.driver.release((token,), cause="test") == 1
+    else:
+        assert await env.driver.reconcile(worker, ()) == 1
     await env.advance(2 * MINUTE)
-    assert await env.driver.expire() == 0
+    assert [one.job_id for one in await env.driver.expire()] == [token.job_id]
+    assert (await env.describe(token.job_id)).state_reason == DeadReason.EXPIRED
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "after the limit"])
+@pytest.mark.parametrize("promoted", [False, True], ids=["waiting", "ready"])
+@pytest.mark.parametrize(
+    "outcome",
+    [Retried(error=ERROR, delay=SECOND), Suspended(delay=SECOND), Interrupted(cause="drain", delay=SECOND)],
+    ids=lambda outcome: type(outcome).__name__,
+)
+async def test_a_job_that_has_started_does_not_expire(
+    env: DriverEnv, outcome: Retried | Suspended | Interrupted, promoted: bool, late: bool
+) -> None:
+    worker = await env.register(lease_ms=86_400_000)
+    token = (await env.running(worker, max_queue_time=MINUTE)).token
+    if late:
+        await env.advance(2 * MINUTE)
+        assert await env.driver.expire() == ()
+    await env.close_attempt(token, outcome)
+    await env.advance(2 * MINUTE)
+    if promoted:
+        await env.driver.promote()
+        again = (await env.claim_one(worker)).token
+        await env.driver.release((again,), cause="test")
+    assert await env.driver.expire() == ()
+    assert (await env.describe(token.job_id)).state is (State.READY if promoted else State.DELAYED)
+
+
+async def test_a_job_that_crashed_does_not_expire(env: DriverEnv) -> None:
+    token = (await env.running(max_queue_time=MINUTE)).token
+    await env.vanish()
+    await env.driver.reap()
+    await env.advance(2 * MINUTE)
+    assert await env.driver.expire() == ()
     assert (await env.describe(token.job_id)).state is State.READY
 
 
@@ -142,10 +189,12 @@ async def test_a_deadline_ends_work_that_waits_again_and_keeps_its_history(
     await env.close_attempt(token, outcome)
     before = await env.describe(token.job_id)
     await env.advance(2 * MINUTE)
-    assert await env.driver.expire() == 1
+    assert len(await env.driver.expire()) == 1
     view = await env.describe(token.job_id)
     assert (view.state, view.state_reason) == (State.DEAD, DeadReason.DEADLINE)
-    assert (view.counters, view.error) == (before.counters, before.error)
+    assert view.counters == before.counters
+    assert view.error is not None
+    assert view.error.code == (ERROR.code if before.error else "JOB_TIMEOUT"), "the last attempt's, where it left one"
     assert (view.started_at, view.claim) == (None, None)
 
 
@@ -153,16 +202,35 @@ async def test_a_running_job_is_left_to_its_worker(env: DriverEnv) -> None:
     worker = await env.register(lease_ms=86_400_000)
     token = (await env.running(worker, deadline=MINUTE, max_queue_time=MINUTE)).token
     await env.advance(2 * MINUTE)
-    assert await env.driver.expire() == 0
+    assert await env.driver.expire() == ()
     await env.close_attempt(token, Interrupted(cause="drain"))
-    assert await env.driver.expire() == 1
+    assert len(await env.driver.expire()) == 1
     assert (await env.describe(token.job_id)).state_reason == DeadReason.DEADLINE
 
 
 async def test_expire_works_in_batches(env: DriverEnv) -> None:
     await env.driver.enqueue_many([new_job(max_queue_time=MINUTE) for _ in range(5)])
     await env.advance(2 * MINUTE)
-    assert [await env.driver.expire(batch=2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [len(await env.driver.expire(batch=2)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_fewer_than_a_batch_have_expired_only_when_no_more_are_left(env: DriverEnv) -> None:
+    """Limits of jobs that have ended, and second limits of one job, take no place in a batch."""
+    limits: dict[str, Any] = {"max_queue_time": MINUTE, "deadline": MINUTE}
+    for job in (ended := [new_job(**limits) for _ in range(4)]):
+        await env.driver.enqueue(job)
+    for job in ended:
+        await env.driver.cancel(job.id, reason="test")
+    await env.driver.enqueue_many([new_job(**limits) for _ in range(5)])
+    await env.advance(2 * MINUTE)
+    assert [len(await env.driver.expire(batch=2)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_what_expired_is_named_by_id(env: DriverEnv) -> None:
+    jobs = [new_job(max_queue_time=limit * SECOND) for limit in (3, 1, 2)]
+    await env.driver.enqueue_many(jobs)
+    await env.advance(MINUTE)
+    assert [one.job_id for one in await env.driver.expire()] == sorted(job.id for job in jobs)
 
 
 @every_ending
@@ -170,7 +238,7 @@ async def test_an_ended_job_does_not_end_again(env: DriverEnv, ending: Ending) -
     job_id = await ending(env, {"deadline": 2 * SECOND})
     before = await env.describe(job_id)
     await env.advance(2 * MINUTE)
-    assert await env.driver.expire() == 0
+    assert await env.driver.expire() == ()
     assert await env.describe(job_id) == before
 
 
@@ -181,8 +249,9 @@ async def test_an_ended_job_does_not_end_again(env: DriverEnv, ending: Ending) -
 async def test_old_ended_jobs_are_deleted_with_their_ledger(env: DriverEnv, ending: Ending) -> None:
     job_id = await ending(env, {})
     query = PurgeQuery(state=STATE_AFTER[ending], older_than=DAY)
+    await env.advance(DAY)
     assert await env.driver.purge(query) == 0
-    await env.advance(DAY + SECOND)
+    await env.advance(SECOND)
     assert await env.driver.purge(query) == 1
     assert await env.driver.describe(job_id) is None
     assert await env.ledger(job_id) == ()

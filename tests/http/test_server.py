@@ -12,6 +12,7 @@ import pytest
 from app.domain.errors import SettingsInvalid
 from app.domain.state import State
 from app.http.app import create_app
+from app.http.role import ApiRole
 from app.http.server import HttpServer
 from tests.http.api import KEY, Api, code_of, waiting
 from tests.support.drivers import NAME
@@ -175,3 +176,17 @@ async def test_a_fault_of_the_application_does_not_end_the_server(api: Api, monk
     async with api.served() as address, client_of(address) as client:
         assert code_of(await client.get("/v1/workers")) == (500, "INTERNAL")
         assert (await client.get("/v1/jobs")).status_code == 200
+
+
+async def test_a_listener_that_dies_fails_its_role(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_jobs: object) -> None:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr(api.env.driver, "finished_among", fail)
+    server = HttpServer(api.app, host="127.0.0.1", port=0, graceful_seconds=1)
+    role = ApiRole(server, api.services, count=api.env.driver.stats)
+    await role.start()
+    async with client_of(("127.0.0.1", role.port)) as client:
+        job = await api.post()
+        assert (await client.get(job["links"]["result"], headers={"Prefer": "wait=60"})).status_code == 202
+    assert isinstance(await role.wait_failed(), ExceptionGroup)

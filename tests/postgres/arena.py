@@ -35,11 +35,15 @@ union all select 'finished' from outlast.finished where job_id = $1"""
 
 
 class Pinned(Database):
-    """A database all of whose statements go over one connection. Deadlocks are not repeated: they are seen."""
+    """A database all of whose statements go over one connection. Deadlocks are not repeated: they are seen.
 
-    def __init__(self, env: PostgresEnv, connection: Any) -> None:
+    Wake-ups are not sent, as if a round of them were under way all the time: they would go over the same connection.
+    """
+
+    def __init__(self, env: PostgresEnv, connection: Any, *, ringing: asyncio.Task[None]) -> None:
         super().__init__(env.engine)
         self.connection = connection
+        self.wakes.ringing = ringing
 
     @asynccontextmanager
     async def raw(self) -> AsyncIterator[Raw]:
@@ -52,9 +56,9 @@ class Pinned(Database):
 class Seat(DriverEnv):
     """A driver on a connection of its own; in a transaction when it was made by `holding`."""
 
-    def __init__(self, env: PostgresEnv, connection: Any) -> None:
+    def __init__(self, env: PostgresEnv, connection: Any, *, ringing: asyncio.Task[None]) -> None:
         driver = PostgresDriver(env.engine, schema="outlast")
-        driver._db = Pinned(env, connection)
+        driver._db = Pinned(env, connection, ringing=ringing)
         super().__init__(driver)
         self._env = env
         self.connection = connection
@@ -117,6 +121,8 @@ class Arena(PostgresEnv):
         self._connections: list[Any] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._watcher: Any = None
+        self._ringing: asyncio.Task[None] = asyncio.create_task(_for_ever())
+        self._tasks.append(self._ringing)
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[Seat]:
@@ -177,9 +183,13 @@ class Arena(PostgresEnv):
             connection.terminate()
 
     async def _seat(self) -> Seat:
-        return Seat(self, await self._connect())
+        return Seat(self, await self._connect(), ringing=self._ringing)
 
     async def _connect(self) -> Any:
         connection: asyncpg.Connection = await connect(self._url, application_name="arena")
         self._connections.append(connection)
         return connection
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()

@@ -73,6 +73,7 @@ async def test_claims_cut_off_at_random_lose_no_job_and_no_connection(
         " and state <> 'active'"
     )
     assert row[0] <= 3
+    await driver.close()
     await engine.dispose()
     assert [record.getMessage() for record in caplog.records] == []
 
@@ -184,7 +185,7 @@ async def test_every_verb_works_in_another_schema(empty_database_url: str, schem
     await driver.pause_queue("default", by="me")
     await driver.resume_queue("default")
     await driver.close_worker(worker)
-    assert (await driver.reap(), await driver.surrender(worker), await driver.expire()) == ((), (), 0)
+    assert (await driver.reap(), await driver.surrender(worker), await driver.expire()) == ((), (), ())
     await _read(driver, again.token.job_id)
     assert await driver.purge(PurgeQuery(state=State.CANCELLED, older_than=timedelta())) == 1
     await driver.ping()

@@ -1,4 +1,4 @@
-"""The way to the database: what is refused at construction, what errors mean, and which connections are kept."""
+"""The way to the database: what is refused at construction, and which connections are kept."""
 
 from __future__ import annotations
 
@@ -13,21 +13,17 @@ from typing import Any, cast
 import asyncpg
 import pytest
 from sqlalchemy import create_engine as create_sync_engine
-from sqlalchemy import exc as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from app.domain.errors import (
     DriverUnavailable,
-    Internal,
-    JobStateConflict,
-    OutlastError,
     RequestInvalid,
     SchemaOutdated,
     SettingsInvalid,
 )
-from app.drivers.postgres.database import Database, create_engine, dsn_of
+from app.drivers.postgres.connect import dsn_of
+from app.drivers.postgres.database import Database, create_engine
 from app.drivers.postgres.driver import PostgresDriver
-from app.drivers.postgres.sqlstate import Contended, translate
 
 URL = "postgresql+asyncpg://user:secret@host:5432/database"
 
@@ -119,68 +115,6 @@ def test_urls_are_read_whatever_driver_they_name(given: str, read: str) -> None:
     assert dsn_of(given) == read
 
 
-# --- what errors mean
-
-
-def server_error(state: str) -> asyncpg.PostgresError:
-    found: asyncpg.PostgresError = asyncpg.PostgresError.new({"C": state, "M": "words of the server"})
-    return found
-
-
-@pytest.mark.parametrize(
-    ("state", "kind"),
-    [
-        *((state, DriverUnavailable) for state in ("08006", "08003", "57P01", "57P02", "57P03", "57014", "25006")),
-        *((state, DriverUnavailable) for state in ("53100", "53200", "53300", "55P03", "58030", "28P01", "3D000")),
-        *((state, Contended) for state in ("40001", "40P01")),
-        *((state, RequestInvalid) for state in ("22021", "22008", "22003", "23514", "54000")),
-        *((state, SchemaOutdated) for state in ("42P01", "3F000", "42703", "42883")),
-        ("42501", SettingsInvalid),
-        ("42601", Internal),
-        ("XX000", Internal),
-    ],
-)
-def test_every_sqlstate_has_its_error(state: str, kind: type[OutlastError]) -> None:
-    found = translate(server_error(state))
-    assert type(found) is kind
-    assert found.fix
-    assert state in found.cause
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionResetError(104, "Connection reset by peer"),
-        TimeoutError(),
-        sa.TimeoutError("the pool is empty"),
-        asyncpg.InterfaceError("connection is closed"),
-        asyncpg.InternalClientError("got result for unknown protocol state"),
-        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
-    ],
-)
-def test_trouble_with_the_connection_is_driver_unavailable(error: Exception) -> None:
-    found = translate(error)
-    assert isinstance(found, DriverUnavailable)
-    assert found.retryable
-
-
-def test_contention_that_lasts_is_driver_unavailable_to_callers() -> None:
-    assert issubclass(Contended, DriverUnavailable)
-    assert Contended.code == "DRIVER_UNAVAILABLE"
-
-
-@pytest.mark.parametrize("error", [ValueError("mine"), JobStateConflict("cause", fix="fix"), KeyError("x")])
-def test_what_is_no_database_error_is_left_alone(error: Exception) -> None:
-    assert translate(error) is None
-
-
-def test_refused_values_are_not_quoted_in_messages() -> None:
-    refused = asyncpg.PostgresError.new({"C": "22P02", "M": 'invalid input: "canary"', "D": "canary"})
-    found = translate(refused)
-    assert found is not None
-    assert "canary" not in str(found)
-
-
 # --- which connections are kept
 
 
@@ -216,6 +150,18 @@ async def test_a_refusal_keeps_the_connection(database_url: str) -> None:
                 async with db.raw() as conn:
                     await conn.execute(sql)
         assert await backend(db) == first
+
+
+@pytest.mark.postgres
+async def test_a_server_that_only_reads_is_driver_unavailable_and_its_connection_goes(database_url: str) -> None:
+    async with opened(database_url) as db:
+        first = await backend(db)
+        async with db.raw() as conn:
+            await conn.execute("set default_transaction_read_only = on")
+        with pytest.raises(DriverUnavailable, match="25006"):
+            async with db.raw() as conn:
+                await conn.execute("insert into outlast.job_name(name) values ('x')")
+        assert await backend(db) != first
 
 
 @pytest.mark.postgres
@@ -324,6 +270,7 @@ async def test_an_engine_of_the_callers_own_is_used_as_it_is(database_url: str) 
     await driver.open()
     await driver.pause_queue("mail", by="me")
     assert [view.name for view in await driver.queues()] == ["mail"]
+    await driver.close()
     await engine.dispose()
 
 
@@ -336,7 +283,7 @@ async def test_contention_is_tried_again_and_then_given_up(database_url: str) ->
             nonlocal calls
             calls += 1
             if calls < 3:
-                raise server_error("40P01")
+                raise asyncpg.PostgresError.new({"C": "40P01", "M": "deadlock detected"})
             return calls
 
         assert await db.run(contended) == 3

@@ -28,8 +28,16 @@ KEYS = ("a", "b", "c")
 async def crowd(arena: Arena, database_url: str) -> AsyncIterator[PostgresDriver]:
     """A driver with a connection for each of ten callers at a time."""
     engine = create_engine(database_url, pool_size=10)
-    yield PostgresDriver(engine)
+    driver = PostgresDriver(engine)
+    yield driver
+    await driver.close()
     await engine.dispose()
+
+
+@pytest.fixture(autouse=True)
+async def _known_name(arena: Arena) -> None:
+    """The name has its number already: a seat in an open transaction would make others wait for that."""
+    await arena.fetch("insert into outlast.job_name(name) values ($1)", NAME)
 
 
 def by_key(answers: list[Enqueued], jobs: list[NewJob]) -> dict[str, list[Enqueued]]:
@@ -64,6 +72,19 @@ async def test_batches_that_take_the_same_keys_in_other_orders_neither_deadlock_
         assert Counter(answer.deduped for answer in shared)[False] == 1
         assert len({answer.id for answer in shared}) == 1
     assert await envelopes(arena) == len(keys)
+
+
+async def test_a_batch_takes_its_keys_in_the_order_of_their_hashes(arena: Arena) -> None:
+    low, high = sorted(("a", "b"), key=lambda key: key_hash("default", NAME, key).int)
+    async with arena.holding() as other:
+        await other.enqueue(key=low)
+        batch = await arena.start(lambda seat: seat.driver.enqueue_many([new_job(key=high), new_job(key=low)]))
+        await batch.is_blocked_by(other)
+        # Nothing above the key it waits for is taken yet: whoever holds that one need never wait for the batch.
+        free = await arena.at_once(lambda seat: seat.enqueue_again(key=high))
+        await other.commit()
+    assert not free.deduped
+    assert [answer.deduped for answer in await batch.result()] == [True, True]
 
 
 async def test_while_keys_are_freed_every_answer_is_a_job_that_was_there(arena: Arena, crowd: PostgresDriver) -> None:
@@ -216,8 +237,8 @@ async def test_no_number_is_drawn_before_the_transaction_has_its_id(
 ) -> None:
     # The statement stalls where it takes its transaction id: whoever reads a number can then be sure that every lower
     # one belongs to a transaction that was in progress by then.
-    stalling = enqueue_module._ENQUEUE.replace("pg_current_xact_id()", "pg_advisory_xact_lock_shared(42)::text")
-    monkeypatch.setattr(enqueue_module, "_ENQUEUE", stalling)
+    stalling = enqueue_module.ENQUEUE.replace("pg_current_xact_id()", "pg_advisory_xact_lock_shared(42)::text")
+    monkeypatch.setattr(enqueue_module, "ENQUEUE", stalling)
     await arena.enqueue()
     async with arena.holding() as other:
         await other.connection.execute("select pg_advisory_xact_lock(42)")

@@ -107,6 +107,7 @@ async def test_an_unreachable_listener_says_lost_once_and_leaves_the_driver_alon
         assert ear.heard == [Wake.LOST]
         await driver.enqueue(new_job())
     assert ear.heard == [Wake.LOST]
+    await driver.close()
     await engine.dispose()
 
 
@@ -122,6 +123,7 @@ async def test_two_schemas_do_not_wake_each_other(arena: Arena, database_url: st
         await mine.hears(Wake.READY)
         assert mine.heard == [Wake.LISTENING, Wake.READY]
         assert theirs.heard == [Wake.LISTENING, Wake.READY]
+    await other.close()
     await engine.dispose()
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from app.domain.outcome import Completed, Settlement
 from app.drivers.postgres import cancel, claim, enqueue, heartbeat, promote, release, settle
-from app.drivers.postgres.database import connect
+from app.drivers.postgres.connect import connect
 from tests.postgres.arena import Arena
 from tests.support.drivers import new_job
 
 pytestmark = pytest.mark.postgres
 
 HOT = {
-    "enqueue": enqueue._ENQUEUE,
+    "enqueue": enqueue.ENQUEUE,
     "claim from one queue": claim.CLAIM_ONE,
     "claim from several queues": claim.CLAIM_MANY,
     "settle": settle.SETTLE,
@@ -83,7 +83,7 @@ async def test_a_claim_reads_its_queue_in_order_without_sorting_it(session: Any,
 async def test_the_cost_of_a_claim_does_not_grow_with_the_backlog(arena: Arena) -> None:
     """Buffers, not time: the same claim touches about as many pages with 20,000 jobs waiting as with 100."""
     worker = await arena.register()
-    binds = (worker, ["default"], [10], [1], 10)
+    binds = (worker, ["default"], [10], [1], 10, True)
     await arena.driver.enqueue_many([new_job() for _ in range(100)])
     small = await _buffers(arena, binds)
     await arena.driver.enqueue_many([new_job() for _ in range(20_000)])

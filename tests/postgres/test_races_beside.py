@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.outcome import CancelVerdict, Completed, OutcomeKind, SettleAnswer
+from app.domain.outcome import CancelVerdict, Completed, OutcomeKind, SettleAnswer, Settlement
 from app.domain.state import State
 from tests.postgres.arena import Arena
 from tests.support.drivers import new_job
@@ -55,6 +55,26 @@ async def test_a_surrender_behind_a_settle_leaves_it_settled(arena: Arena) -> No
     assert (await arena.describe(token.job_id)).state is State.DONE
 
 
+async def test_a_settle_and_a_surrender_lock_claims_in_the_order_of_their_ids(arena: Arena) -> None:
+    worker = await arena.register()
+    first, second = await arena.enqueue(priority=9), await arena.enqueue(priority=0)
+    # Claimed the other way round: the second's row lies before the first's in the table.
+    tokens = {job.token.job_id: job.token for job in (await arena.claim_one(worker), await arena.claim_one(worker))}
+    assert list(tokens) == [second, first]
+    both = [Settlement(token=tokens[job_id], outcome=Completed()) for job_id in (first, second)]
+    async with arena.holding() as gate:
+        await gate.connection.execute("select from outlast.running where job_id = $1 for update", first)
+        settling = await arena.start(lambda seat: seat.driver.settle(both))
+        await settling.is_blocked_by(gate)
+        surrendering = await arena.start(lambda seat: seat.driver.surrender(worker))
+        await surrendering.is_blocked_by(settling.seat)
+        free = await arena.fetch("select job_id from outlast.running for update skip locked")
+        await gate.rollback()
+    assert [row[0] for row in free] == [second]
+    assert await settling.result() == (SettleAnswer.SETTLED, SettleAnswer.SETTLED)
+    assert await surrendering.result() == ()
+
+
 async def test_a_renewal_behind_a_surrender_is_refused(arena: Arena) -> None:
     worker = await arena.register()
     async with arena.holding() as loser:
@@ -87,24 +107,24 @@ async def test_a_settle_behind_a_release_stores_nothing(arena: Arena) -> None:
     assert await arena.bucket(token.job_id) == "ready"
 
 
-async def test_an_expire_passes_over_what_is_being_claimed_and_forgets_its_queue_time(arena: Arena) -> None:
+async def test_an_expire_passes_over_what_is_being_claimed_and_leaves_it_to_its_worker(arena: Arena) -> None:
     job_id = await arena.enqueue(max_queue_time=timedelta(seconds=1))
     worker = await arena.register()
     await arena.advance(timedelta(seconds=2))
     async with arena.holding() as claimer:
         await claimer.claim_one(worker)
-        assert await arena.at_once(lambda seat: seat.driver.expire()) == 0
+        assert await arena.at_once(lambda seat: seat.driver.expire()) == ()
         await claimer.commit()
-    assert await arena.driver.expire() == 0
+    assert await arena.driver.expire() == ()
     assert await arena.bucket(job_id) == "running"
-    assert await arena.fetch("select from outlast.expiry") == []
+    assert len(await arena.fetch("select from outlast.expiry")) == 1, "its claim may yet be handed back"
 
 
 async def test_a_cancel_behind_an_expire_finds_the_job_finished(arena: Arena) -> None:
     job_id = await arena.enqueue(deadline=timedelta(seconds=1), key="k")
     await arena.advance(timedelta(seconds=2))
     async with arena.holding() as expirer:
-        assert await expirer.driver.expire() == 1
+        assert len(await expirer.driver.expire()) == 1
         cancelling = await arena.start(lambda seat: seat.driver.cancel(job_id, reason="late"))
         await cancelling.is_blocked_by(expirer)
         await expirer.commit()
@@ -118,7 +138,7 @@ async def test_a_promote_passes_over_what_is_being_expired(arena: Arena) -> None
     job_id = await arena.enqueue(deadline=timedelta(seconds=1), delay=timedelta(seconds=1))
     await arena.advance(timedelta(seconds=2))
     async with arena.holding() as expirer:
-        assert await expirer.driver.expire() == 1
+        assert len(await expirer.driver.expire()) == 1
         assert await arena.at_once(lambda seat: seat.driver.promote()) == 0
         await expirer.commit()
     assert await arena.bucket(job_id) == "finished"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.outcome import CancelVerdict, Completed, Retried, SettleAnswer
+from app.domain.outcome import CancelVerdict, Completed, OutcomeKind, Retried, SettleAnswer
 from app.domain.state import State
 from app.drivers.protocol import PurgeQuery
 from tests.postgres.arena import Arena
@@ -87,6 +87,20 @@ async def test_a_claim_committed_after_its_workers_reaping_is_swept_by_the_next_
     (reaped,) = await arena.driver.reap()
     assert (reaped.job_id, reaped.worker_id) == (job_id, worker)
     assert await arena.bucket(job_id) == "ready"
+
+
+async def test_a_claim_committed_after_its_worker_was_lost_and_surrendered_is_no_crash(arena: Arena) -> None:
+    job_id, worker = await arena.enqueue(), await arena.register()
+    async with arena.holding() as claimer:
+        await claimer.claim_one(worker)
+        await arena.vanish()
+        assert await arena.at_once(lambda seat: seat.driver.reap()) == ()
+        assert await arena.at_once(lambda seat: seat.driver.surrender(worker)) == ()
+        await claimer.commit()
+    (reaped,) = await arena.driver.reap()
+    assert (reaped.outcome, reaped.cause) == (OutcomeKind.LEASE_LOST, "lease_lost")
+    view = await arena.describe(job_id)
+    assert (view.state, view.counters.attempt, view.counters.crashes) == (State.READY, 0, 0)
 
 
 async def test_a_claim_does_not_see_what_a_reap_hands_back_before_its_commit(arena: Arena) -> None:

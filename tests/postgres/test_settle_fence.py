@@ -74,6 +74,17 @@ async def test_two_tokens_with_swapped_sequences_settle_nothing(arena: Arena) ->
     assert await everything(arena) == before
 
 
+async def test_a_token_under_the_name_of_another_worker_of_the_batch_settles_nothing(arena: Arena) -> None:
+    mine, theirs = await arena.register(), await arena.register()
+    one, two = (await arena.running(mine)).token, (await arena.running(mine)).token
+    three = (await arena.running(theirs)).token
+    answers = await arena.driver.settle(
+        [Settlement(token=token, outcome=Completed()) for token in (with_token(one, worker_id=theirs), two, three)]
+    )
+    assert list(answers) == [SettleAnswer.REAPED, SettleAnswer.SETTLED, SettleAnswer.SETTLED]
+    assert await arena.bucket(one.job_id) == "running"
+
+
 async def test_a_stale_token_beside_the_new_one_of_the_same_job_settles_nothing(arena: Arena) -> None:
     worker = await arena.register()
     old = (await arena.running(worker)).token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -76,18 +77,19 @@ class Outlast:
         self._monkeypatch.setenv("COLUMNS", "200")
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            raise SystemExit(main())
+            main()
         out, err = self._capsys.readouterr()
-        ran = Ran(code=_code(ended.value.code), out=out, err=err)
+        ran = Ran(code=int(ended.value.code or 0), out=out, err=err)
         assert ran.code == code, ran
         return ran
 
 
-def _code(value: object) -> int:
-    return value if isinstance(value, int) else 0 if value is None else 1
-
-
 @pytest.fixture
-def outlast(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Outlast:
-    """The command."""
-    return Outlast(monkeypatch, capsys)
+def outlast(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Outlast]:
+    """The command; what it does to the log of the process is undone."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield Outlast(monkeypatch, capsys)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)

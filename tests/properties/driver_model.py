@@ -119,12 +119,14 @@ class DriverModel(RuleBasedStateMachine):
     def _enqueue(self, job: NewJob) -> None:
         self.twins.ask(lambda side: side.driver.enqueue(job))
 
-    def _claim(self, pick: int, shares: dict[str, int], known: frozenset[str], room: int) -> None:
+    def _claim(
+        self, pick: int, shares: dict[str, int], known: frozenset[str], room: int, *, alone_ok: bool = True
+    ) -> None:
         worker: Pair[WorkerId] = one(self.twins.workers, pick)
         given = tuple(QueueShare(queue=queue, room=most) for queue, most in sorted(shares.items()))
 
         def claim(side: Side) -> Any:
-            request = ClaimRequest(worker_id=side.own(worker), shares=given, names=known, room=room)
+            request = ClaimRequest(worker_id=side.own(worker), shares=given, names=known, room=room, alone_ok=alone_ok)
             return side.driver.claim(request)
 
         if not given:

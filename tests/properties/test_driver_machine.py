@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
@@ -108,9 +108,10 @@ class DriverMachine(DriverModel):
         self._claim(pick, shares, known, room)
 
     @precondition(lambda self: self.twins.workers)
-    @rule(pick=picks, room=st.integers(1, 3))
-    def claim_anything(self, pick: int, room: int) -> None:
-        self._claim(pick, {"default": room, "mail": room}, frozenset({"a.job", "b.job"}), room)
+    @rule(pick=picks, room=st.integers(1, 3), alone_ok=st.booleans())
+    def claim_anything(self, pick: int, room: int, alone_ok: bool) -> None:
+        shares = {"default": room, "mail": room}
+        self._claim(pick, shares, frozenset({"a.job", "b.job"}), room, alone_ok=alone_ok)
 
     @precondition(lambda self: self.twins.workers)
     @rule(pick=picks)
@@ -263,23 +264,29 @@ def machine(database_url: str) -> Iterator[type[DriverMachine]]:
         runner.run(stack.aclose())
 
 
-def _settings(max_examples: int, steps: int) -> settings:
+def _settings(max_examples: int, steps: int, *, phases: Collection[Phase]) -> settings:
     return settings(
         max_examples=max_examples,
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        phases=phases,
     )
+
+
+# Shrinking takes minutes: the short run shows the first example there is, which names every command and difference.
+SHORT = _settings(100, 40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+LONG = _settings(2000, 50, phases=list(Phase))
 
 
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 def test_both_drivers_answer_alike(machine: type[DriverMachine]) -> None:
-    run_state_machine_as_test(machine, settings=_settings(100, 40))
+    run_state_machine_as_test(machine, settings=SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.postgres
 @pytest.mark.timeout(7200)
 def test_both_drivers_answer_alike_at_length(machine: type[DriverMachine]) -> None:
-    run_state_machine_as_test(machine, settings=_settings(2000, 50))
+    run_state_machine_as_test(machine, settings=LONG)

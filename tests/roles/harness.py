@@ -16,6 +16,7 @@ from app.domain.job import JobId, NewJob
 from app.domain.snapshot import AttemptView, JobView
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.protocol import JobDriver
+from app.jobs.client import Client
 from app.jobs.handle import JobHandle
 from app.jobs.registry import Registry
 from app.observability.metrics import Metrics
@@ -58,6 +59,7 @@ class Bench:
             options=options,
             telemetry=self.telemetry,
             roll=Random(7).random,
+            client=Client(self.driver),
         )
 
     async def enqueue(self, name: str, payload: object = None, **fields: Any) -> JobId:

@@ -6,6 +6,7 @@ Run as `python -m tests.roles.leaving_process MODE DRAIN_SECONDS LOOP`.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import sys
 import threading
 import time
@@ -56,6 +57,18 @@ async def blocks() -> None:
     time.sleep(60)  # noqa: ASYNC251 - the point
 
 
+@job("pool")
+async def pool() -> None:
+    """Leaves a thread of the loop's own pool behind, which says something that only its process can flush."""
+    await asyncio.to_thread(sys.stdout.write, "unflushed\n")
+
+
+@job("hung")
+async def hung() -> None:
+    """Ends when told, but not the thread it started in the loop's own pool."""
+    await asyncio.to_thread(threading.Event().wait, 60)
+
+
 @job("idle")
 async def idle() -> None:
     pass
@@ -83,12 +96,16 @@ def main(mode: str, seconds: float, loop: str) -> int:
         stall = timedelta(seconds=0.7 if mode == "stall" else 60)
         lease = timedelta(seconds=1.2 if mode == "sleeper" else 3)
         options = replace(QUICK, loop_stall=stall, lease=lease)
-        bench = Bench([told, deaf, thread, blocks, idle], options=options, telemetry=telemetry)
+        bench = Bench([told, deaf, thread, blocks, pool, hung, idle], options=options, telemetry=telemetry)
         name = {"stall": "blocks", "dying": "idle", "sleeper": "told"}.get(mode, mode)
         await bench.enqueue(name)
         roles: list[Role] = [bench.worker, *([Dying("dying")] if mode == "dying" else [])]
-        return await shutdown.serve(roles)
+        try:
+            return await shutdown.serve(roles)
+        finally:
+            await asyncio.to_thread(int)  # as a process does that stops something which blocks
 
+    atexit.register(say, "the interpreter's own end")
     factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop
     return run_process(run, shutdown=shutdown, loop_factory=factory)
 

@@ -87,7 +87,30 @@ def test_a_signal_drains_and_leaves_clean(start: type[Child], number: signal.Sig
     assert code == 0
     assert took < 3
     assert "told drain" in child.lines
+    assert child.lines[-2:] == ["exit 0", "the interpreter's own end"]
     assert "attempt.interrupted told" in child.lines
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_idle_threads_of_pools_do_not_keep_a_clean_process_from_its_own_end(start: type[Child], loop: str) -> None:
+    child = start("pool", 5, loop)
+    child.until("attempt.completed")
+    child.process.send_signal(signal.SIGTERM)
+    code, took = child.ends()
+    assert (code, child.lines[-1]) == (0, "the interpreter's own end")
+    assert "unflushed" in child.lines
+    assert took < 3
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_thread_that_a_body_left_behind_does_not_keep_the_process(start: type[Child], loop: str) -> None:
+    child = start("hung", 2, loop)
+    child.until("attempt.started")
+    child.process.send_signal(signal.SIGTERM)
+    code, took = child.ends()
+    assert code == 0
+    assert "attempt.interrupted hung" in child.lines
+    assert took < 5
 
 
 def test_further_sigterms_change_nothing(start: type[Child]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 import time
 
 import pytest
@@ -57,6 +59,35 @@ def notice(seconds: float = 5.0, cause: str = "SIGTERM") -> DrainNotice:
 def shutdown(seconds: float = 5.0) -> tuple[Shutdown, Probe]:
     telemetry = Telemetry(metrics=Metrics())
     return Shutdown(drain_seconds=seconds, telemetry=telemetry), Probe(telemetry)
+
+
+def test_what_bodies_printed_is_written_before_a_process_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[object] = []
+
+    class Stream(io.StringIO):
+        def flush(self) -> None:
+            did.append("flushed")
+
+    monkeypatch.setattr(sys, "stdout", Stream())
+    monkeypatch.setattr(sys, "stderr", Stream())
+    leaving = Shutdown(drain_seconds=1, telemetry=Telemetry(metrics=Metrics()), end=did.append)
+    leaving.finish(70)
+    assert did == ["flushed", "flushed", 70]
+
+
+@pytest.mark.parametrize("error", [OSError(32, "Broken pipe"), ValueError("closed")])
+def test_a_stream_that_cannot_be_written_does_not_keep_a_process(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(io.StringIO):
+        def flush(self) -> None:
+            raise error
+
+    did: list[object] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", Broken())
+        Shutdown(drain_seconds=1, telemetry=Telemetry(metrics=Metrics()), end=did.append).finish(70)
+    assert did == [70]
 
 
 def now(role: Role) -> Phase:

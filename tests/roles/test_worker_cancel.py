@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
+from typing import cast
 
+from app.domain.job import JobId
 from app.domain.outcome import CancelVerdict
 from app.domain.state import State
 from app.domain.verdict import Reason
 from app.jobs.context import JobContext
 from app.jobs.handle import job
+from app.worker.run_signal import RunSignal
 from tests.roles.harness import Flaky, working
 
 
@@ -137,3 +140,55 @@ async def test_a_cancel_while_the_settle_is_on_its_way_wins_quietly() -> None:
         await bench.until("attempt.superseded", job_id)
         assert (await bench.view(job_id)).state is State.CANCELLED
         assert not bench.probe.of("lease.lost")
+
+
+async def test_a_call_to_the_store_is_never_cut_by_the_end_of_its_run() -> None:
+    """The cancel instant comes while an enqueue is under way: its answer arrives, then the body is cancelled."""
+    entered, may_answer, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    driver = Flaky()
+    stored: list[JobId] = []
+    signals: list[RunSignal] = []
+
+    async def hold() -> None:
+        entered.set()
+        await may_answer.wait()
+
+    @job("child.job")
+    async def child() -> None: ...
+
+    @job("parent.job")
+    async def parent(ctx: JobContext) -> None:
+        driver.hold["enqueue"] = hold
+        signals.append(cast("RunSignal", ctx.signal))
+        try:
+            stored.append((await ctx.enqueue(child, {}, delay=timedelta(hours=1))).id)
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with working(parent, driver=driver) as bench:
+        job_id = await bench.enqueue("parent.job")
+        await asyncio.wait_for(entered.wait(), 5)
+        await bench.driver.cancel(job_id, reason="no")
+        # The attempt is closed over its body only after the cancel instant.
+        await asyncio.wait_for(asyncio.shield(signals[0].closing), 5)
+        assert not ended.is_set()
+        may_answer.set()
+        await asyncio.wait_for(ended.wait(), 5)
+        [child_id] = stored
+        assert (await bench.view(child_id)).parent_id == job_id
+
+
+async def test_a_sync_body_blocks_until_it_is_told_and_learns_why() -> None:
+    told: list[object] = []
+
+    @job("thread.job")
+    def body(ctx: JobContext) -> None:
+        told.append(cast("object", ctx.signal.wait()))
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("thread.job")
+        await bench.until("attempt.started", job_id)
+        await bench.driver.cancel(job_id, reason="no")
+        await bench.until("attempt.superseded", job_id)
+        assert told == [Reason.CANCEL]

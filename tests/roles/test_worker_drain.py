@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.errors import Aborted
+from app.domain.errors import Aborted, DriverUnavailable
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
 from app.domain.verdict import Reason
@@ -300,3 +300,26 @@ async def test_a_fleet_of_ten_drains_does_not_count_against_a_long_job() -> None
         await bench.worker.stop()
     view = await bench.view(job_id)
     assert (view.state, view.counters.attempt, view.counters.interrupts) == (State.READY, 0, 10)
+
+
+async def test_an_outcome_that_cannot_be_stored_by_the_deadline_is_abandoned_work() -> None:
+    driver = Flaky()
+
+    @job("quick.job")
+    async def quick() -> int:
+        return 1
+
+    bench = Bench([quick], driver=driver)
+    await bench.worker.start()
+    driver.before["settle"] = DriverUnavailable("down", fix="wait")
+    await bench.enqueue("quick.job")
+    await bench.probe.wait("settle.failed")
+    bench.worker.drain(notice(bench, seconds=0.5))
+    await bench.worker.stop()
+    assert bench.worker.abandoned == 1
+    assert not bench.probe.of("worker.drain_abandoned")
+    (row,) = await bench.driver.workers()
+    assert row.closed_at is not None
+    driver.before.clear()
+    (reaped,) = await driver.inner.reap()
+    assert reaped.outcome is OutcomeKind.INTERRUPTED

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from app.domain.errors import DriverUnavailable, OutlastError
-from app.domain.outcome import OutcomeKind, SettleAnswer, Settlement
+from app.domain.errors import DriverUnavailable
+from app.domain.job import ClaimedJob, ClaimToken, WorkerId
+from app.domain.outcome import Completed, OutcomeKind, Settlement
 from app.domain.state import State
 from app.domain.verdict import Reason
 from app.drivers.protocol import ClaimRequest, QueueShare
 from app.jobs.context import JobContext
 from app.jobs.handle import job
-from tests.roles.harness import QUICK, Flaky, working
+from app.worker.lease import boot_clock
+from tests.roles.harness import QUICK, Bench, Flaky, working
 from tests.support.drivers import new_worker
 
 DOWN = DriverUnavailable("the store is down", fix="wait")
@@ -75,7 +78,7 @@ async def test_the_reaper_waits_one_lease_after_its_own_failed_sweep() -> None:
     driver = Flaky()
     async with working(quick, driver=driver, options=SHORT) as bench:
         driver.before["reap"] = DOWN
-        await bench.probe.wait("sweep.reap_failed")
+        await bench.probe.wait("store.call_failed", verb="reap")
         driver.before.clear()
         driver.calls.clear()
         loop = asyncio.get_running_loop()
@@ -100,68 +103,6 @@ async def test_a_claim_whose_reply_was_lost_is_handed_back_and_runs() -> None:
         assert view.counters.claim_no >= 2
         assert not await bench.ledger(job_id)
         assert "reconcile" in driver.calls
-
-
-async def test_a_failing_settle_is_repeated_while_the_lease_lasts() -> None:
-    driver = Flaky()
-    driver.before["settle"] = DOWN
-    async with working(quick, driver=driver) as bench:
-        job_id = await bench.enqueue("quick.job")
-        await bench.probe.wait("settle.failed", count=2)
-        assert (await bench.view(job_id)).state is State.RUNNING
-        driver.before.clear()
-        await bench.until("attempt.completed", job_id)
-        assert (await bench.view(job_id)).result == "1"
-
-
-async def test_a_settle_whose_reply_was_lost_counts_once() -> None:
-    driver = Flaky()
-    driver.after["settle"] = DOWN
-    async with working(quick, driver=driver) as bench:
-        job_id = await bench.enqueue("quick.job")
-        await bench.probe.wait("settle.failed")
-        driver.after.clear()
-        await bench.until("attempt.completed", job_id)
-        assert not bench.probe.of("lease.lost")
-        assert bench.value("outlast_jobs_total", job="quick.job", queue="default", outcome="ok") == 1
-
-
-async def test_a_settle_that_outlives_its_lease_is_left_to_whoever_takes_over() -> None:
-    driver = Flaky()
-    async with working(quick, driver=driver, options=SHORT) as bench:
-        driver.before.update({"settle": DOWN, "renew": DOWN})
-        job_id = await bench.enqueue("quick.job")
-        await bench.until("settle.left", job_id)
-        driver.before.clear()
-        await bench.until("attempt.completed", job_id)
-        assert (await bench.view(job_id)).counters.attempt == 1
-
-
-async def test_a_value_the_store_refuses_becomes_a_failure_and_its_neighbours_are_stored() -> None:
-    class Picky(Flaky):
-        async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
-            if any("poison" in repr(one) for one in settlements):
-                raise OutlastError("the statement failed", fix="do not")
-            return await self.inner.settle(settlements)
-
-    @job("word.job")
-    async def word(ctx: JobContext, text: str) -> str:
-        await gate.wait()
-        return text
-
-    gate = asyncio.Event()
-    async with working(word, driver=Picky()) as bench:
-        texts = ["a", "poison", "b", "c"]
-        ids = [await bench.enqueue("word.job", {"text": text}, max_attempts=1) for text in texts]
-        for job_id in ids:
-            await bench.until("attempt.started", job_id)
-        gate.set()
-        await bench.until("attempt.dead", ids[1])
-        error = (await bench.view(ids[1])).error
-        assert error is not None
-        assert error.code == "RESULT_INVALID"
-        for good in (ids[0], ids[2], ids[3]):
-            await bench.until("attempt.completed", good)
 
 
 async def test_a_refused_renewal_loses_the_lease_at_once() -> None:
@@ -210,3 +151,137 @@ async def test_claims_of_a_worker_that_vanished_are_counted_as_crashes() -> None
         assert crashed.facts["of_worker"] == int(ghost)
         assert bench.value("outlast_attempts_crashed_total", job="quick.job", queue="ghosts") == 1
         assert (await bench.view(job_id)).counters.crashes == 1
+
+
+async def test_a_settle_held_up_until_another_worker_has_finished_the_job_changes_nothing() -> None:
+    driver = Flaky()
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        entered.set()
+        await go_on.wait()
+
+    async with working(quick, driver=driver, options=SHORT) as bench:
+        zombie = bench.worker.worker_id
+        assert zombie is not None
+        driver.before["renew"] = DOWN
+        driver.hold["settle"] = hold
+        job_id = await bench.enqueue("quick.job")
+        await entered.wait()
+        await bench.driver.pause_queue("default", by="test")
+        await bench.probe.wait("attempt.lease_lost", job_id=str(job_id))
+        other = await driver.inner.register_worker(new_worker())
+        await driver.inner.resume_queue("default")
+        (claimed,) = await driver.inner.claim(
+            ClaimRequest(
+                worker_id=other,
+                shares=(QueueShare(queue="default", room=1),),
+                names=frozenset({"quick.job"}),
+                room=1,
+            )
+        )
+        await driver.inner.settle([Settlement(token=claimed.token, outcome=Completed(result='"the other"'))])
+        driver.before.clear()
+        driver.hold.clear()
+        go_on.set()
+        await bench.until("lease.lost", job_id)
+        view = await bench.view(job_id)
+        assert (view.state, view.result, view.counters.attempt) == (State.DONE, '"the other"', 1)
+        assert bench.value("outlast_jobs_total", job="quick.job", queue="default", outcome="ok") == 0
+
+
+async def test_a_body_that_blocks_the_loop_for_longer_than_a_lease_keeps_its_claim() -> None:
+    @job("blocks.job")
+    async def blocks() -> None:
+        threading.Event().wait(1.6)
+
+    async with working(blocks, options=SHORT) as bench:
+        job_id = await bench.enqueue("blocks.job")
+        await bench.until("attempt.completed", job_id)
+        assert (await bench.view(job_id)).counters.claim_no == 1
+        assert not bench.probe.of("worker.lease_over")
+        (blocked,) = bench.probe.of("worker.loop_blocked", is_over=False)
+        assert blocked.facts["holder"] == f"outlast.run.{job_id}"
+        assert "blocks" in str(blocked.facts["blocked_at"])
+        (completed,) = bench.probe.of("attempt.completed")
+        assert completed.facts["blocking"] is True
+        assert bench.value("outlast_loop_lag_seconds") > 1
+
+
+async def test_a_body_longer_than_many_leases_is_started_once() -> None:
+    release = asyncio.Event()
+
+    @job("long.job")
+    async def long() -> None:
+        await release.wait()
+
+    options = replace(QUICK, lease=timedelta(milliseconds=900), heartbeat=timedelta(milliseconds=50))
+    async with working(long, options=options) as bench:
+        job_id = await bench.enqueue("long.job")
+        await bench.until("attempt.started", job_id)
+        loop = asyncio.get_running_loop()
+        loop.call_later(2.5, release.set)
+        await bench.until("attempt.completed", job_id)
+        assert (await bench.view(job_id)).counters.claim_no == 1
+
+
+async def test_a_claim_that_takes_place_long_after_its_caller_gave_up_is_handed_back() -> None:
+    class Late(Flaky):
+        lost: ClaimRequest | None = None
+
+        async def claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+            if self.lost is None:
+                self.lost = request
+                raise DOWN
+            return await self.inner.claim(request)
+
+        async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+            self.calls.append("reconcile")
+            count = await self.inner.reconcile(worker_id, held)
+            if self.calls.count("reconcile") == 1 and self.lost is not None:
+                assert len(await self.inner.claim(self.lost)) == 1
+            return count
+
+    driver = Late()
+    bench = Bench([quick], driver=driver, options=SHORT)
+    job_id = await bench.enqueue("quick.job")
+    await bench.worker.start()
+    await bench.probe.wait("claim.reconciled")
+    await bench.until("attempt.completed", job_id)
+    assert (await bench.view(job_id)).counters.attempt == 1
+    await bench.worker.stop()
+
+
+async def test_a_count_that_fails_does_not_hold_the_reaper_back() -> None:
+    driver = Flaky()
+    driver.before["stats"] = DOWN
+    options = replace(SHORT, stats_every=timedelta(milliseconds=10))
+    async with working(quick, driver=driver, options=options) as bench:
+        await bench.probe.wait("store.call_failed", verb="stats", count=3)
+        driver.calls.clear()
+        await bench.probe.wait("store.call_failed", verb="stats", count=60)
+        assert "reap" in driver.calls
+
+
+async def test_a_renewal_counts_from_before_it_was_sent_however_late_its_answer() -> None:
+    driver = Flaky()
+    clock = boot_clock()
+    entered, answers, done = threading.Event(), threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        gate = done if entered.is_set() else answers
+        entered.set()
+        await asyncio.to_thread(gate.wait, 10)
+
+    async with working(quick, driver=driver) as bench:
+        assert bench.worker._session is not None
+        lease = bench.worker._session.registration.lease
+        driver.hold["renew"] = hold
+        await asyncio.to_thread(entered.wait, 10)
+        before, released = lease._since, clock()
+        answers.set()
+        while lease._since == before:
+            await asyncio.sleep(0)
+        assert lease._since < released
+        driver.hold.clear()
+        done.set()

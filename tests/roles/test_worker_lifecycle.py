@@ -13,6 +13,7 @@ from app.jobs.context import JobContext
 from app.jobs.handle import job
 from app.lifecycle.drain import DrainNotice
 from app.lifecycle.role import Phase
+from app.worker.lease import Lease
 from tests.roles.harness import Bench, Flaky, working
 
 
@@ -179,8 +180,25 @@ async def test_a_loop_that_dies_is_reported_to_the_owner() -> None:
     assert bench.worker.phase is Phase.STOPPED
 
 
-async def _die() -> bool:
+async def _die(_lease: Lease) -> bool:
     raise ZeroDivisionError
+
+
+async def test_a_heartbeat_whose_loop_cannot_be_made_fails_the_start_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_loop() -> asyncio.AbstractEventLoop:
+        raise OSError(24, "Too many open files")
+
+    bench = Bench([quick])
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "new_event_loop", no_loop)
+        with pytest.raises(OSError, match="Too many open files"):
+            await bench.worker.start()
+    assert bench.worker.phase is Phase.STOPPED
+    await bench.worker.start()
+    await bench.until("attempt.completed", await bench.enqueue("quick.job"))
+    await bench.worker.stop()
 
 
 async def test_a_worker_that_knows_no_job_is_refused() -> None:

@@ -6,15 +6,15 @@ import asyncio
 import contextvars
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import structlog
 from pydantic import BaseModel
 
 from app.domain.outcome import OutcomeKind
 from app.domain.retry import RetryPolicy
 from app.domain.state import DeadReason, State
-from app.domain.verdict import Reason
 from app.jobs.client import Client
 from app.jobs.context import JobContext
 from app.jobs.exits import RetryAfter, Snooze, Terminal
@@ -128,6 +128,36 @@ async def test_retry_after_is_counted_and_waits_as_long_as_asked() -> None:
         assert (await bench.view(job_id)).counters.attempt == 2
 
 
+async def test_retry_after_an_instant_waits_until_the_stores_clock_is_there() -> None:
+    @job("later.job", retry=SOON)
+    async def later(ctx: JobContext) -> None:
+        raise RetryAfter(datetime.now(UTC) + timedelta(hours=2))
+
+    async with working(later) as bench:
+        job_id = await bench.enqueue("later.job")
+        await bench.until("attempt.retried", job_id)
+        (retried,) = bench.probe.of("attempt.retried")
+        assert 7_190_000 < float(str(retried.facts["delay_ms"])) <= 7_200_000
+
+
+async def test_what_a_body_logs_names_its_job() -> None:
+    seen: list[dict[str, object]] = []
+
+    @job("async.job")
+    async def as_async() -> None:
+        seen.append(structlog.contextvars.get_contextvars())
+
+    @job("sync.job")
+    def as_sync() -> None:
+        seen.append(structlog.contextvars.get_contextvars())
+
+    async with working(as_async, as_sync) as bench:
+        for name in ("async.job", "sync.job"):
+            job_id = await bench.enqueue(name)
+            await bench.until("attempt.completed", job_id)
+            assert seen[-1] == {"job_id": str(job_id), "job": name, "attempt": 1}
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 async def test_a_snooze_runs_again_and_counts_nothing(grouped: bool) -> None:
     async def nap() -> None:
@@ -148,67 +178,6 @@ async def test_a_snooze_runs_again_and_counts_nothing(grouped: bool) -> None:
         assert (view.counters.attempt, view.counters.claim_no) == (1, 3)
         assert not await bench.ledger(job_id)
         assert bench.value("outlast_jobs_total", job="nap.job", queue="default", outcome="failed") == 0
-
-
-async def test_a_timeout_tells_the_body_then_cancels_it_and_counts() -> None:
-    told: list[Reason | None] = []
-
-    @job("slow.job", timeout=timedelta(milliseconds=50), retry=SOON)
-    async def slow(ctx: JobContext) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            told.append(ctx.signal.reason)
-
-    async with working(slow) as bench:
-        job_id = await bench.enqueue("slow.job", max_attempts=1)
-        await bench.until("attempt.dead", job_id)
-        view = await bench.view(job_id)
-        assert told == [Reason.TIMEOUT]
-        assert view.error is not None
-        assert (view.error.code, view.error.message) == (
-            "JOB_TIMEOUT",
-            "the attempt ran longer than its timeout of 0.05 s",
-        )
-        assert view.error.traceback is not None
-        assert "slow" in view.error.traceback
-
-
-async def test_a_requests_lower_timeout_wins() -> None:
-    @job("slow.job", timeout=timedelta(minutes=5))
-    async def slow() -> None:
-        await asyncio.Event().wait()
-
-    async with working(slow) as bench:
-        job_id = await bench.enqueue("slow.job", max_attempts=1, timeout=timedelta(milliseconds=40))
-        await bench.until("attempt.dead", job_id)
-
-
-async def test_a_body_that_returns_after_its_timeout_is_done_and_late() -> None:
-    @job("late.job", timeout=timedelta(milliseconds=30), abort="signal")
-    async def late(ctx: JobContext) -> str:
-        await ctx.signal.wait()
-        return "after all"
-
-    async with working(late) as bench:
-        job_id = await bench.enqueue("late.job")
-        await bench.until("attempt.completed", job_id)
-        view = await bench.view(job_id)
-        assert (view.state, view.result, view.late) == (State.DONE, '"after all"', True)
-
-
-async def test_a_passed_deadline_is_dead_whatever_budget_is_left() -> None:
-    @job("slow.job", retry=SOON)
-    async def slow() -> None:
-        await asyncio.Event().wait()
-
-    async with working(slow) as bench:
-        job_id = await bench.enqueue("slow.job", deadline=timedelta(milliseconds=150), max_attempts=9)
-        await bench.until("attempt.dead", job_id)
-        view = await bench.view(job_id)
-        assert view.state_reason == DeadReason.DEADLINE
-        assert view.error is not None
-        assert view.error.code == "JOB_TIMEOUT"
 
 
 async def test_a_payload_the_model_refuses_is_a_terminal_dead_letter() -> None:
@@ -239,46 +208,6 @@ async def test_a_sync_body_runs_in_a_thread_with_the_context_it_was_started_in()
         await bench.until("attempt.completed", job_id)
         assert (await bench.view(job_id)).result == "42"
     assert where[0].startswith("outlast.body")
-
-
-async def test_a_sync_body_sees_its_timeout_by_its_signal_and_is_never_cancelled() -> None:
-    @job("sync.job", timeout=timedelta(milliseconds=50), retry=SOON)
-    def body(ctx: JobContext) -> None:
-        assert ctx.signal.wait(timedelta(seconds=10))
-        ctx.signal.raise_if_aborted()
-
-    async with working(body) as bench:
-        job_id = await bench.enqueue("sync.job", max_attempts=1)
-        await bench.until("attempt.dead", job_id)
-        error = (await bench.view(job_id)).error
-        assert error is not None
-        assert error.code == "JOB_TIMEOUT"
-
-
-async def test_a_stuck_sync_body_loses_its_attempt_and_keeps_its_place() -> None:
-    release = threading.Event()
-    calls: list[int] = []
-
-    @job("stuck.job", timeout=timedelta(milliseconds=40), retry=SOON)
-    def stuck(ctx: JobContext) -> str:
-        calls.append(ctx.claim_no)
-        if ctx.claim_no == 1:
-            release.wait(10)
-        return "x"
-
-    one_place = replace(QUICK, concurrency=1)
-    async with working(stuck, options=one_place) as bench:
-        job_id = await bench.enqueue("stuck.job", max_attempts=5)
-        await bench.until("attempt.abandoned", job_id)
-        view = await bench.view(job_id)
-        assert (view.state, view.last_outcome) in {
-            (State.DELAYED, OutcomeKind.RETRIED),
-            (State.READY, OutcomeKind.RETRIED),
-        }
-        assert calls == [1]
-        release.set()
-        await bench.until("attempt.completed", job_id)
-        assert calls == [1, 2]
 
 
 async def test_queue_shares_and_concurrency_bound_what_runs_at_once() -> None:

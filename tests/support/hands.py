@@ -15,8 +15,7 @@ from app.observability.probe import Probe
 from app.observability.telemetry import Telemetry
 from app.worker.options import WorkerOptions
 from app.worker.worker import Worker
-from tests.support import jobs_faults
-from tests.support.processes import HEARTBEAT, LEASE, POLL, SWEEP
+from tests.support.processes import HEARTBEAT, JOBS, LEASE, POLL, SWEEP
 
 
 class Hands:
@@ -46,7 +45,7 @@ async def hired(url: str, *, seed: int = 0, concurrency: int = 10) -> AsyncItera
     )
     worker = Worker(
         driver=driver,
-        registry=Registry.from_modules([jobs_faults.__name__]),
+        registry=Registry.from_modules(JOBS.split(",")),
         options=options,
         telemetry=telemetry,
         roll=random.Random(seed).random,

@@ -1,4 +1,4 @@
-"""Jobs that do what a test tells them to: wait at gates, end in every way there is, take their worker down.
+"""Jobs that do what a test tells them to: wait at gates, fail, snooze, take their worker down.
 
 Each records its real executions in the ledger of its process, apart from what the store says. Loaded by workers that
 tests start.
@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -23,9 +20,6 @@ from app.jobs import JobContext, RetryPolicy, Snooze, Terminal, job
 from tests.support.ledger import Ledger
 
 QUICK = RetryPolicy(max_attempts=3, backoff=timedelta(milliseconds=20), factor=1.0, jitter="none")
-
-MEGABYTE = 1024 * 1024
-DEEP = 2_000
 
 
 @contextmanager
@@ -43,11 +37,15 @@ def effects(ctx: JobContext) -> Iterator[Ledger]:
 
 
 class Hold(BaseModel):
-    """Wait at `gate`, only in the first `epochs` starts. `heed`: stop when told to."""
+    """Wait at `gate`, only in the first `epochs` starts; `{epoch}` in it is the start. `heed`: stop when told to."""
 
     gate: str = ""
     epochs: int = 1_000
     heed: bool = True
+
+    def gate_of(self, ctx: JobContext) -> str:
+        """Give the gate of this start, nothing when it is not to wait."""
+        return self.gate.format(epoch=ctx.claim_no) if ctx.claim_no <= self.epochs else ""
 
 
 class Held(BaseModel):
@@ -65,8 +63,8 @@ def _told(ctx: JobContext, ledger: Ledger) -> None:
 async def hold(ctx: JobContext, payload: Hold) -> Held:
     """Wait at a gate on the loop."""
     with effects(ctx) as ledger:
-        if payload.gate and ctx.claim_no <= payload.epochs:
-            while not ledger.is_open(payload.gate):
+        if gate := payload.gate_of(ctx):
+            while not ledger.is_open(gate):
                 if ctx.signal.aborted and payload.heed:
                     _told(ctx, ledger)
                     ctx.signal.raise_if_aborted()
@@ -80,8 +78,8 @@ async def hold(ctx: JobContext, payload: Hold) -> Held:
 def hold_sync(ctx: JobContext, payload: Hold) -> Held:
     """Wait at a gate in a thread."""
     with effects(ctx) as ledger:
-        if payload.gate and ctx.claim_no <= payload.epochs:
-            ledger.pass_gate(payload.gate, unless=lambda: payload.heed and ctx.signal.aborted)
+        if gate := payload.gate_of(ctx):
+            ledger.pass_gate(gate, unless=lambda: payload.heed and ctx.signal.aborted)
         if ctx.signal.aborted:
             _told(ctx, ledger)
             if payload.heed:
@@ -133,182 +131,3 @@ async def snooze(ctx: JobContext, times: int = 1, seconds: float = 0.05) -> int:
         if ctx.claim_no <= times:
             raise Snooze(timedelta(seconds=seconds))
         return ctx.claim_no
-
-
-# --- errors nobody expects --------------------------------------------------------------------------------------------
-
-
-class SilentError(Exception):
-    """Its text raises when asked for."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-    __repr__ = __str__
-
-
-class BareExit(BaseException):
-    """Derives from neither `Exception` nor anything asyncio knows."""
-
-
-def _recurse(depth: int = 0) -> int:
-    return _recurse(depth + 1) + 1
-
-
-def _grouped() -> NoReturn:
-    raise BaseExceptionGroup("several", [ValueError("one"), SystemExit(2), ExceptionGroup("in", [KeyError("k")])])
-
-
-def _circular_cause() -> NoReturn:
-    first, second = ValueError("first"), ValueError("second")
-    first.__cause__, second.__cause__ = second, first
-    raise first
-
-
-def throw(kind: str) -> None:
-    """Raise one of `ERRORS`."""
-    match kind:
-        case "recursion":
-            _recurse()
-        case "group":
-            _grouped()
-        case "circular_cause":
-            _circular_cause()
-        case _:
-            raise _ERRORS[kind]
-
-
-_ERRORS: dict[str, BaseException] = {
-    "system_exit": SystemExit(3),
-    "system_exit_text": SystemExit("bye"),
-    "keyboard_interrupt": KeyboardInterrupt(),
-    "generator_exit": GeneratorExit(),
-    "bare": BareExit("bare"),
-    "cancelled": asyncio.CancelledError("by its own hand"),
-    "stop_iteration": StopIteration("over"),
-    "silent": SilentError(),
-    "huge": ValueError("x" * 50 * MEGABYTE),
-    "nul": ValueError("a\0b"),
-    "surrogate": ValueError("a\ud800b"),
-    "ansi": ValueError("\x1b[2J\r\nforged line"),
-    "no_arguments": ValueError(),
-}
-ERRORS = (*_ERRORS, "recursion", "group", "circular_cause")
-
-ONE_MORE = RetryPolicy(max_attempts=2, backoff=timedelta(milliseconds=20), factor=1.0, jitter="none")
-
-
-@job("faults.throw", retry=ONE_MORE)
-async def throw_on_loop(ctx: JobContext, kind: str, gate: str = "") -> None:
-    """Raise in the body."""
-    with effects(ctx) as ledger:
-        while gate and not ledger.is_open(gate):
-            await asyncio.sleep(0.005)
-        throw(kind)
-
-
-@job("faults.throw_in_child", retry=ONE_MORE)
-async def throw_in_child(ctx: JobContext, kind: str, gate: str = "") -> None:
-    """Raise in a task of the body's own, and in one that nobody awaits."""
-    with effects(ctx) as ledger:
-        while gate and not ledger.is_open(gate):
-            await asyncio.sleep(0.005)
-
-        async def child() -> None:
-            await asyncio.sleep(0)
-            throw(kind)
-
-        awaited, forgotten = asyncio.create_task(child()), asyncio.create_task(child())
-        forgotten.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await awaited
-
-
-@job("faults.throw_sync", retry=ONE_MORE)
-def throw_sync(ctx: JobContext, kind: str, gate: str = "") -> None:
-    """Raise in a thread."""
-    with effects(ctx) as ledger:
-        if gate:
-            ledger.pass_gate(gate)
-        throw(kind)
-
-
-# --- results nobody can keep ------------------------------------------------------------------------------------------
-
-
-class Doubtful(BaseModel):
-    """A model whose serialisation runs into its own cycle."""
-
-    other: Any = None
-
-
-def _circle() -> list[Any]:
-    circle: list[Any] = []
-    circle.append(circle)
-    return circle
-
-
-def _deep() -> list[Any]:
-    deep: list[Any] = []
-    for _ in range(DEEP):
-        deep = [deep]
-    return deep
-
-
-def _circular_model() -> Doubtful:
-    model = Doubtful()
-    model.other = model
-    return model
-
-
-_RESULTS: dict[str, Callable[[], object]] = {
-    "nan": lambda: float("nan"),
-    "infinity_inside": lambda: {"a": [1, float("-inf")]},
-    "nul": lambda: "a\0b",
-    "nul_in_key": lambda: {"a\0b": 1},
-    "surrogate": lambda: "a\ud800b",
-    "circular": _circle,
-    "circular_model": _circular_model,
-    "deep": _deep,
-    "large": lambda: "x" * (100 * MEGABYTE),
-    "just_too_large": lambda: "x" * (MEGABYTE - 1),
-    "bytes": lambda: b"\xff\xfe",
-    "endless_number": lambda: 10**5_000,
-    "object": object,
-    "class": lambda: ValueError,
-    "future": Future[int],
-    "lock": threading.Lock,
-    "file": lambda: sys.stderr,
-}
-RESULTS = tuple(_RESULTS)
-
-
-def make(kind: str) -> object:
-    """Give one of `RESULTS`."""
-    return _RESULTS[kind]()
-
-
-@job("faults.give", retry=ONE_MORE)
-async def give(ctx: JobContext, kind: str, gate: str = "") -> Any:
-    """Return what cannot be kept."""
-    with effects(ctx) as ledger:
-        while gate and not ledger.is_open(gate):
-            await asyncio.sleep(0.005)
-        return make(kind)
-
-
-@job("faults.give_sync", retry=ONE_MORE)
-def give_sync(ctx: JobContext, kind: str, gate: str = "") -> Any:
-    """Return what cannot be kept, from a thread."""
-    with effects(ctx) as ledger:
-        if gate:
-            ledger.pass_gate(gate)
-        return make(kind)
-
-
-@job("faults.give_number", retry=ONE_MORE)
-async def give_number(ctx: JobContext) -> int:
-    """Return another type than announced."""
-    with effects(ctx):
-        wrong: Any = "seven"
-        answer: int = wrong
-        return answer

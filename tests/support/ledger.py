@@ -87,11 +87,7 @@ class Ledger:
                 del fields["boot_id"]  # one machine, one boot
                 found.append(Event(**fields))
         found.sort(key=lambda event: event.mono)
-        return [
-            event
-            for event in found
-            if (op is None or event.op == op) and (job is None or event.job == str(job))
-        ]
+        return [event for event in found if (op is None or event.op == op) and (job is None or event.job == str(job))]
 
     def open(self, gate: str) -> None:
         """Let through, from now on, whoever comes to a gate."""

@@ -45,7 +45,7 @@ SHORT = {
 }
 # For tests in which a lease is not the point: a hundred megabytes take longer than two seconds on a busy machine.
 LONG_LEASE = {"OUTLAST_LEASE_SECONDS": "30", "OUTLAST_HEARTBEAT_SECONDS": "2"}
-JOBS = "tests.support.jobs_faults"
+JOBS = "tests.support.jobs_faults,tests.support.jobs_hostile"
 
 PATIENCE = 30.0
 _KEY = "a-key-for-tests-" + "0123456789abcdef" * 2
@@ -188,10 +188,12 @@ class Service:
         return code
 
     def clean_up(self) -> None:
-        """End it and everything it started, whatever state it is in."""
+        """End it and everything it started, whatever state it is in; a test that failed shows what it said."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        ended = self._child.poll()
         self._child.wait(PATIENCE)
+        report(f"--- {self.name}, pid {self.pid}, exit code {ended}\n{self.text[-6000:]}")
 
 
 def client_of(service: Service, **options: Any) -> httpx.AsyncClient:

@@ -72,6 +72,7 @@ class Proxy:
         self._rules: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._is_cut = False
 
     @property
     def url(self) -> str:
@@ -87,6 +88,16 @@ class Proxy:
         """Hold replies to statements that contain `marker`: they were executed, and the client does not know."""
         return self._add(Held(marker=marker, is_reply=True, times=times))
 
+    def cut(self) -> None:
+        """End every connection and let no new one through."""
+        self._is_cut = True
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def heal(self) -> None:
+        """Let connections through again."""
+        self._is_cut = False
+
     def _add(self, rule: Held) -> Held:
         self._rules.append(rule)
         return rule
@@ -94,6 +105,9 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._is_cut:
+            writer.transport.abort()
+            return
         self._tasks.add(task)
         self._writers.add(writer)
         upstream: asyncio.StreamWriter | None = None

@@ -21,8 +21,7 @@ from app.jobs import Registry
 from app.jobs.admission import Admission
 from app.jobs.client import Client
 from app.jobs.describe import job_type_docs
-from tests.support import jobs_faults
-from tests.support.processes import PATIENCE, eventually
+from tests.support.processes import JOBS, PATIENCE, eventually
 
 
 class Store:
@@ -30,7 +29,7 @@ class Store:
 
     def __init__(self, driver: PostgresDriver) -> None:
         self.driver = driver
-        self.registry = Registry.from_modules([jobs_faults.__name__])
+        self.registry = Registry.from_modules(JOBS.split(","))
         self._client = Client(driver, admission=Admission(), enqueued_by="tests")
 
     async def publish(self) -> None:

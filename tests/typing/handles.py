@@ -105,4 +105,4 @@ def declarations_are_checked() -> None:
 
 async def the_signal_is_awaited_or_blocks_for_a_while(ctx: JobContext) -> None:
     assert_type(ctx.signal.wait(timedelta(seconds=1)), bool)
-    ctx.signal.wait()  # type: ignore[unused-coroutine] # a sync body needs a timeout
+    ctx.signal.wait()  # type: ignore[unused-coroutine] # typed for the body that awaits it

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.errors import SettingsInvalid
-from app.domain.retry import RetryPolicy
+from app.domain.retry import MOST_ATTEMPTS, RetryPolicy
 
 SECOND = timedelta(seconds=1)
 
@@ -54,6 +54,16 @@ def test_without_jitter_waits_never_shrink(attempt: int, factor: float) -> None:
     "fields",
     [
         {"max_attempts": 0},
+        {"max_attempts": "5"},
+        {"max_attempts": 2.5},
+        {"max_attempts": True},
+        {"max_crashes": None},
+        {"backoff": 1},
+        {"backoff": None},
+        {"max_backoff": 3600},
+        {"max_backoff": timedelta(days=366)},
+        {"factor": "2"},
+        {"jitter": []},
         {"max_attempts": -1},
         {"max_attempts": 32_001},
         {"max_crashes": 0},
@@ -83,3 +93,8 @@ def test_a_policy_that_cannot_work_is_refused_by_name(fields: dict[str, Any]) ->
 )
 def test_the_edges_of_a_policy_work(fields: dict[str, Any]) -> None:
     RetryPolicy(**fields)
+
+
+def test_the_longest_wait_leads_to_a_time_that_a_row_can_hold() -> None:
+    policy = RetryPolicy(max_backoff=timedelta(days=365), factor=100, jitter="none")
+    assert policy.delay_after(MOST_ATTEMPTS, 0.0) == timedelta(days=365)

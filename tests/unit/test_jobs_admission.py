@@ -19,11 +19,11 @@ from app.domain.errors import (
 )
 from app.domain.job import JobId, NewJob
 from app.domain.json_text import fingerprint
+from app.domain.text import is_traceparent
 from app.jobs import RetryPolicy, job
 from app.jobs.admission import Admission, EnqueueRequest
 from app.jobs.describe import document_text
 from app.jobs.jobtype import JobType
-from app.jobs.request import is_traceparent
 from tests.unit.jobs_fakes import JOB_ID, NOW
 
 SECOND = timedelta(seconds=1)
@@ -52,7 +52,7 @@ def keyed(order_id: int, shop: str = "main") -> None: ...
 def called(order_id: int, shop: str = "main") -> None: ...
 
 
-@job("orders.raising", tenant=lambda payload: {}["absent"])
+@job("orders.raising", tenant=lambda payload: {"there": "north"}["absent"])
 def raising(order_id: int) -> None: ...
 
 

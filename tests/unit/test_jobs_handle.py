@@ -106,6 +106,7 @@ def test_a_payload_becomes_the_arguments(
         (without_context, '{"order_id": "x"}', "/order_id"),
         (without_context, "[]", ""),
         (plain, '{"number": 1, "extra": 2}', "/extra"),
+        (plain, '{"number": 1, "a/b~c": 2}', "/a~1b~0c"),
         (plain, '{"number": 1, "copy": "long"}', "/copy"),
         (nothing, '{"a": 1}', "/a"),
     ],

@@ -52,6 +52,8 @@ def test_durations_that_cannot_work_are_refused(field: str, value: object) -> No
         {"abort": "kill"},
         {"terminal_on": (ValueError("an instance"),)},
         {"terminal_on": (int,)},
+        {"terminal_on": ValueError},
+        {"terminal_on": 3},
         {"tenant": "{"},
         {"tenant": 3},
         {"idempotency_key": "order:{}"},
@@ -71,12 +73,24 @@ def test_values_that_cannot_work_are_refused_by_name(wrong: dict[str, Any]) -> N
         {"rate": object()},
         {"retention": timedelta(days=1)},
         {"redact": ["/password"]},
+        {"step_timeout": timedelta()},
+        {"step_timeout": -SECOND},
+        {"event_poll": timedelta()},
+        {"retention": timedelta()},
+        {"retention": 0},
+        {"rate": 0},
+        {"limits": 0},
     ],
 )
 def test_what_is_not_built_is_refused_not_dropped(planned: dict[str, Any]) -> None:
     with pytest.raises(NotImplementedYet) as caught:
         JobPolicy(**planned)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize("nothing", [{"limits": []}, {"limits": ()}, {"rate": None}, {"redact": []}])
+def test_what_is_not_built_may_be_left_empty(nothing: dict[str, Any]) -> None:
+    assert JobPolicy(**nothing).queue == "default"
 
 
 def test_names_of_later_releases_refuse_at_use() -> None:

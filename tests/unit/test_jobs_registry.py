@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import JobNameTaken, SettingsInvalid
+from app.domain.errors import JobNameTaken, NotImplementedYet, OutlastError, SettingsInvalid
 from app.jobs import JobHandle, Registry, job
 from app.jobs import registry as registry_module
 from app.jobs.registry import load_registry
@@ -109,10 +109,59 @@ def test_a_module_that_is_not_there_is_named(name: str) -> None:
         Registry.from_modules([name])
 
 
-def test_a_declaration_that_cannot_work_speaks_for_itself(modules: Path) -> None:
-    modules.joinpath("wrong_jobs.py").write_text("from app.jobs import job\njob('a.job', priority=11)\n")
-    with pytest.raises(SettingsInvalid, match="priority"):
+@pytest.mark.parametrize(
+    ("declaration", "error", "says"),
+    [
+        ("job('a.job', priority=11)", SettingsInvalid, "priority"),
+        ("job('A JOB')", SettingsInvalid, "A JOB"),
+        ("job('a.job', retry=RetryPolicy(backoff=1))", SettingsInvalid, "backoff"),
+        ("job('a.job', limits=[Limit(4)])", NotImplementedYet, "Limit"),
+        ("job('a.job', retention=0)", NotImplementedYet, "retention"),
+        ("job('b.job')(job('a.job')(print))", JobNameTaken, "b.job"),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_named_with_module_file_and_line(
+    modules: Path, declaration: str, error: type[OutlastError], says: str
+) -> None:
+    path = modules / "wrong_jobs.py"
+    path.write_text(f"from app.jobs import Limit, RetryPolicy, job\n\n{declaration}\n")
+    with pytest.raises(error) as caught:
         Registry.from_modules(["wrong_jobs"])
+    assert says in caught.value.cause
+    assert "wrong_jobs" in caught.value.cause
+    assert f"{path}:3" in caught.value.cause
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ("@job('a.job', tenant='{shop}')\ndef body(order_id: int) -> None: ...\n", "shop"),
+        ("@job('a.job')\ndef body(order: Order) -> None: ...\n", "lines.callback"),
+        ("@job('a.job')\ndef body(call: Callable[[int], int]) -> None: ...\n", "call"),
+        ("@job('a.job')\ndef body() -> Ratio: ...\n", "return annotation"),
+        ("@job('a.job')\ndef body(n: Annotated[int, Field(multiple_of=0.5)]) -> None: ...\n", "multiple_of"),
+        ("@job('a.job')\ndef body(ratio: float = float('nan')) -> None: ...\n", "ratio"),
+        ("@job('a.job')\ndef body(code: Annotated[str, WithJsonSchema({'pattern': '('})]) -> None: ...\n", "/code"),
+    ],
+)
+def test_a_payload_nobody_else_could_judge_stops_the_start_with_job_field_and_place(
+    modules: Path, declared: str, says: str
+) -> None:
+    path = modules / "opaque_jobs.py"
+    path.write_text(
+        "from typing import Annotated, Callable\n"
+        "from pydantic import BaseModel, Field, WithJsonSchema\n"
+        "from app.jobs import job\n"
+        "class Line(BaseModel):\n    callback: Callable[[int], int]\n"
+        "class Order(BaseModel):\n    lines: list[Line]\n"
+        "class Ratio(BaseModel):\n    ratio: float = float('nan')\n" + declared
+    )
+    with pytest.raises(SettingsInvalid) as caught:
+        Registry.from_modules(["opaque_jobs"])
+    assert says in caught.value.cause
+    assert "a.job" in caught.value.cause
+    assert f"{path}:10" in caught.value.cause
 
 
 def test_entry_points_name_handles_or_modules(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.errors import PayloadInvalid, SettingsInvalid
 from app.jobs.payload_schema import SchemaCheck
-from app.jobs.schema_explain import FORMATS, explaining_validator
+from app.jobs.schema_explain import explaining_validator
 from app.jobs.schema_fit import compile_fit
+from app.jobs.schema_texts import FORMATS
 
 
 class Colour(StrEnum):
@@ -75,12 +76,33 @@ def test_the_compiled_schema_and_the_guided_library_agree_with_the_plain_library
     "schema",
     [
         {"prefixItems": [{"type": "integer"}], "items": {"type": "string"}},
+        {"prefixItems": [{"type": "integer"}, True], "maxItems": 2},
         {"type": "array", "uniqueItems": True},
-        {"enum": [1, "a", None]},
+        {"type": "array", "uniqueItems": False},
+        {"enum": [1, "a", None, [1], {"a": 1.0}]},
         {"const": 1.0},
         {"multipleOf": 3},
+        {"multipleOf": 0.5},
         {"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^a": {"type": "integer"}}, "properties": {"a": {"minimum": 1}}},
         {"propertyNames": {"maxLength": 1}},
+        {"properties": {"b": {"multipleOf": 2}}, "patternProperties": {"^a": True}, "additionalProperties": False},
+    ],
+)
+@given(value=st.data())
+@settings(max_examples=50)
+def test_every_word_means_what_the_plain_library_takes_it_for(schema: dict[str, Any], value: st.DataObject) -> None:
+    drawn = value.draw(values | st.lists(scalars) | st.dictionaries(st.sampled_from(["a", "b", "ab"]), scalars))
+    fits = compile_fit(schema, schema, FORMATS)
+    assert fits is not None
+    expected = Draft202012Validator(schema).is_valid(drawn)
+    assert fits(drawn) == expected
+    assert explaining_validator(schema).is_valid(drawn) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
         {"not": {"type": "string"}},
         {"if": {"type": "string"}, "then": {"minLength": 2}},
         {"properties": {"a": {"$dynamicRef": "#x"}, "b": {"multipleOf": 2}}, "$defs": {"x": {"$dynamicAnchor": "x"}}},
@@ -93,6 +115,85 @@ def test_what_is_not_compiled_is_left_to_the_library(schema: dict[str, Any], val
     drawn = value.draw(values | st.lists(scalars) | st.dictionaries(st.sampled_from(["a", "b", "ab"]), scalars))
     assert compile_fit(schema, schema, FORMATS) is None
     assert explaining_validator(schema).is_valid(drawn) == Draft202012Validator(schema).is_valid(drawn)
+
+
+HUGE = 10**400  # no double is as large
+
+
+@pytest.mark.parametrize(
+    ("of", "value", "fits"),
+    [
+        (0.5, HUGE, True),
+        (3, HUGE, False),
+        (3, 3 * HUGE, True),
+        (0.1, 0.3, True),
+        (0.1, 0.35, False),
+        (0.5, 1e300, True),
+        (1e-300, 1e300, True),
+        (7.5, HUGE, False),
+    ],
+)
+@pytest.mark.parametrize("uncompiled", [{}, {"not": {"type": "string"}}])
+def test_multiples_are_exact_however_large_the_number(
+    of: float, value: float, fits: bool, uncompiled: dict[str, Any]
+) -> None:
+    schema = {"type": "number", "multipleOf": of} | uncompiled
+    assert admits(schema, value) is fits
+
+
+@pytest.mark.parametrize("uncompiled", [{}, {"not": {"type": "string"}}])
+@pytest.mark.parametrize("is_unique", [True, False])
+def test_unique_items_take_time_that_grows_with_the_payload(uncompiled: dict[str, Any], is_unique: bool) -> None:
+    """Numbers that share one hash are no slower; half a second allows for a busy machine, not for a square."""
+    shared = [number * (2**61 - 1) for number in range(10_000)]
+    items: list[Any] = [*shared, *({"a": [number]} for number in range(10_000)), True, 1, "1"]
+    started = time.process_time()
+    assert admits({"uniqueItems": True} | uncompiled, items if is_unique else [*items, {"a": [1.0]}]) is is_unique
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        (r"^\p{L}+$", "aé", True),
+        (r"^\p{L}+$", "a1", False),
+        ("^[a-z]+$", "a\n", False),
+        ("^a(?=b)", "ab", True),
+        ("^a(?=b)", "ac", False),
+    ],
+)
+@pytest.mark.parametrize("uncompiled", [{}, {"not": {"type": "array"}}])
+def test_a_pattern_is_what_the_models_own_engine_finds(
+    pattern: str, text: str, fits: bool, uncompiled: dict[str, Any]
+) -> None:
+    assert admits({"pattern": pattern} | uncompiled, text) is fits
+    assert admits({"patternProperties": {pattern: True}, "additionalProperties": False} | uncompiled, {text: 1}) is fits
+
+
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [
+        ({"properties": {"code": {"anyOf": [{"pattern": "("}]}}}, "/properties/code/anyOf/0/pattern"),
+        ({"$defs": {"a": {"patternProperties": {"[": True}}}}, "/$defs/a/patternProperties"),
+    ],
+)
+def test_a_pattern_that_nobody_can_read_is_refused_with_its_place(schema: dict[str, Any], where: str) -> None:
+    with pytest.raises(SettingsInvalid, match=r"a\.job") as caught:
+        SchemaCheck("a.job", schema)
+    assert where in caught.value.cause
+
+
+def test_what_only_looks_like_a_pattern_is_none() -> None:
+    schema = {"properties": {"pattern": {"default": {"pattern": "("}, "enum": [{"pattern": "("}]}}}
+    assert admits(schema, {"pattern": {"pattern": "("}})
+
+
+def admits(schema: dict[str, Any], payload: object) -> bool:
+    try:
+        SchemaCheck("a.job", schema).check(payload)
+    except PayloadInvalid:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("schema", [True, {}, {"title": "any", "x-own": 3}])

@@ -62,6 +62,7 @@ def test_a_template_sees_the_payload_as_sent_and_the_defaults(template: str, pay
         ("{labels.team}", {"labels": ["team"]}, "/labels/team"),
         ("{shop}", {"shop": ["a"]}, "/shop"),
         ("{order_id}", [], "/order_id"),
+        ("{a/b~c}", {}, "/a~1b~0c"),
     ],
 )
 def test_a_missing_field_is_a_refusal_that_names_it(template: str, payload: object, pointer: str) -> None:

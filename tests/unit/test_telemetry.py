@@ -28,7 +28,7 @@ from app.domain.outcome import (
     SettleAnswer,
     Suspended,
 )
-from app.domain.snapshot import Reaped
+from app.domain.snapshot import Expired, Reaped
 from app.domain.state import DeadReason
 from app.observability.logging import LogFormat, OutlastHandler, escaped, flush_log, open_log
 from app.observability.metrics import Metrics
@@ -59,6 +59,22 @@ def claimed(**fields: Any) -> ClaimedJob:
         "claimed_at": AT + timedelta(seconds=2),
     }
     return ClaimedJob(**{**defaults, **fields})
+
+
+def taken(**fields: Any) -> Reaped:
+    defaults: dict[str, Any] = {
+        "job_id": JobId(UUID(int=1)),
+        "name": "mail.send",
+        "queue": "mail",
+        "claim_no": 4,
+        "worker_id": WorkerId(1),
+        "outcome": OutcomeKind.CRASHED,
+        "cause": "worker_vanished",
+        "attempt": 2,
+        "lasted": timedelta(seconds=1.5),
+        "is_dead": False,
+    }
+    return Reaped(**{**defaults, **fields})
 
 
 @pytest.fixture
@@ -112,16 +128,7 @@ def test_a_deploy_an_outage_and_a_crash_wave_move_no_failure_ratio() -> None:
     metrics = Metrics()
     telemetry = Telemetry(metrics=metrics)
     for outcome in (OutcomeKind.CRASHED, OutcomeKind.LEASE_LOST, OutcomeKind.INTERRUPTED):
-        reaped = Reaped(
-            job_id=JobId(UUID(int=1)),
-            name="mail.send",
-            queue="mail",
-            claim_no=1,
-            worker_id=WorkerId(1),
-            outcome=outcome,
-            is_dead=outcome is OutcomeKind.CRASHED,
-        )
-        telemetry.claims_taken_over([reaped])
+        telemetry.claims_taken_over([taken(outcome=outcome, is_dead=outcome is OutcomeKind.CRASHED)])
     telemetry.attempt_settled(claimed(), Interrupted(cause="drain"), 1)
     get = metrics.registry.get_sample_value
     labels = {"job": "mail.send", "queue": "mail"}
@@ -237,8 +244,8 @@ def test_a_lasting_failure_is_one_line_an_interval_that_counts_the_rest(log_line
 def test_a_superseded_attempt_is_quiet_and_a_lost_lease_is_not(log_lines: Any) -> None:
     log, stream = log_lines()
     telemetry = Telemetry(metrics=Metrics(), log=log)
-    telemetry.attempt_superseded(claimed(), SettleAnswer.CANCELLED)
-    telemetry.lease_lost(claimed())
+    telemetry.attempt_superseded(claimed(), SettleAnswer.CANCELLED, 0.5)
+    telemetry.lease_lost(claimed(), 0.5)
     levels = [json.loads(line)["level"] for line in stream.getvalue().splitlines()]
     assert levels == ["debug", "warning"]
 
@@ -261,3 +268,75 @@ async def test_a_probe_that_waits_in_vain_says_what_it_heard() -> None:
     telemetry.listener_lost()
     with pytest.raises(TimeoutError, match=r"listener\.lost"):
         await probe.wait("never", within=0.01)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause", "is_dead", "level", "said"),
+    [
+        (OutcomeKind.CRASHED, "worker_vanished", False, "warning", {"is_dead": False}),
+        (OutcomeKind.CRASHED, "worker_vanished", True, "error", {"is_dead": True, "reason": "crashed_too_often"}),
+        (OutcomeKind.LEASE_LOST, "lease_lost", False, "warning", {}),
+        (OutcomeKind.INTERRUPTED, "abandoned", False, "info", {}),
+        (OutcomeKind.INTERRUPTED, "worker_closed", False, "info", {}),
+    ],
+)
+def test_what_was_taken_over_says_how_it_ended_and_why(
+    outcome: OutcomeKind, cause: str, is_dead: bool, level: str, said: dict[str, object], log_lines: Any
+) -> None:
+    log, stream = log_lines()
+    Telemetry(metrics=Metrics(), log=log).claims_taken_over([taken(outcome=outcome, cause=cause, is_dead=is_dead)])
+    record = json.loads(stream.getvalue())
+    assert (record["event"], record["level"]) == (f"attempt.{outcome.value}", level)
+    assert (record["outcome"], record["cause"]) == (outcome.value, cause)
+    assert (record["attempt"], record["claim_no"], record["duration_ms"], record["of_worker"]) == (2, 4, 1500, 1)
+    assert said.items() <= record.items()
+    assert ("reason" in record) is is_dead
+
+
+def test_attempts_that_others_closed_say_how_they_ended_and_how_long_they_ran(log_lines: Any) -> None:
+    log, stream = log_lines()
+    telemetry = Telemetry(metrics=Metrics(), log=log)
+    telemetry.attempt_superseded(claimed(), SettleAnswer.CANCELLED, 0.25)
+    telemetry.attempt_superseded(claimed(), SettleAnswer.DELETED, None)
+    telemetry.lease_lost(claimed(), 0.25)
+    telemetry.attempt_abandoned(claimed(), "retried", 0.25, reason="timeout")
+    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(one["event"], one["outcome"], one["attempt"], one.get("duration_ms")) for one in records] == [
+        ("attempt.superseded", "cancelled", 1, 250),
+        ("attempt.superseded", "deleted", 1, None),
+        ("lease.lost", "lease_lost", 1, 250),
+        ("attempt.abandoned", "retried", 1, 250),
+    ]
+
+
+@pytest.mark.parametrize("reason", [DeadReason.EXPIRED, DeadReason.DEADLINE])
+def test_a_job_that_a_sweep_ended_is_said_and_counts_as_dead(reason: DeadReason, log_lines: Any) -> None:
+    log, stream = log_lines()
+    metrics = Metrics()
+    expired = Expired(job_id=JobId(UUID(int=1)), name="mail.send", queue="mail", reason=reason)
+    Telemetry(metrics=metrics, log=log).jobs_expired([expired])
+    record = json.loads(stream.getvalue())
+    assert (record["event"], record["level"], record["outcome"]) == ("job.dead", "error", "dead_lettered")
+    assert (record["job_id"], record["reason"]) == (str(UUID(int=1)), reason.value)
+    labels = {"job": "mail.send", "queue": "mail", "outcome": "dead"}
+    assert metrics.registry.get_sample_value("outlast_jobs_total", labels) == 1
+
+
+def test_calls_to_the_store_are_told_apart_by_their_verb(log_lines: Any) -> None:
+    log, stream = log_lines()
+    telemetry = Telemetry(metrics=Metrics(), log=log)
+    for verb in ("reap", "expire", "reap"):
+        telemetry.store_call_failed(verb, OSError(CANARY))
+    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(one["event"], one["verb"], one["error"]) for one in records] == [
+        ("store.call_failed", "reap", "OSError"),
+        ("store.call_failed", "expire", "OSError"),
+    ]
+
+
+def test_a_store_that_keeps_nothing_is_said_with_the_repair(log_lines: Any) -> None:
+    log, stream = log_lines()
+    Telemetry(metrics=Metrics(), log=log).store_is_volatile("memory")
+    record = json.loads(stream.getvalue())
+    assert (record["event"], record["level"], record["driver"]) == ("store.volatile", "warning", "memory")
+    assert "OUTLAST_DATABASE_URL" in record["fix"]

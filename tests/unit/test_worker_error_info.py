@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain.errors import PayloadInvalid
 from app.worker.containment import BodyExit
-from app.worker.error_info import MESSAGE_MAX_BYTES, TRACEBACK_MAX_BYTES, error_info, leaves
+from app.worker.error_info import MESSAGE_MAX_BYTES, REPLACED_MARK, TRACEBACK_MAX_BYTES, error_info, leaves
 
 
 def raised(error: BaseException) -> BaseException:
@@ -41,6 +41,28 @@ def test_any_message_can_be_stored(text: str) -> None:
     assert "\0" not in info.message
     assert info.traceback is not None
     info.traceback.encode()
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "\udfff" + "x" * 20_000, "x" * 20_000 + "\0", "é" * 5_000 + "\0"])
+def test_replaced_characters_are_flagged_in_the_text_itself(text: str) -> None:
+    info = error_info(raised(ValueError(text)))
+    is_in_what_is_kept = not text.startswith("x")  # the start of a message is kept, the end of a traceback
+    assert info.message.endswith(REPLACED_MARK) is is_in_what_is_kept
+    assert len(info.message.encode()) <= MESSAGE_MAX_BYTES
+    assert info.traceback is not None
+    assert info.traceback.endswith(REPLACED_MARK)
+    assert len(info.traceback.encode()) <= TRACEBACK_MAX_BYTES
+
+
+@pytest.mark.parametrize("text", ["plain", "\ufffd already there", "x" * 20_000])
+def test_a_text_that_was_not_changed_or_only_cut_is_not_flagged(text: str) -> None:
+    info = error_info(raised(ValueError(text)))
+    assert REPLACED_MARK not in info.message + (info.traceback or "")
+
+
+def test_a_kind_with_odd_characters_is_flagged_too() -> None:
+    odd = type("Odd", (Exception,), {"__qualname__": "Odd\0Error"})
+    assert error_info(odd("x")).type == "Odd\ufffdError" + REPLACED_MARK
 
 
 @pytest.mark.parametrize("error", [LoudError(), LyingError()])

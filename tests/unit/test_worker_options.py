@@ -31,6 +31,7 @@ ZERO = timedelta()
         {"poll": ZERO},
         {"loop_stall": ZERO},
         {"cancel_grace": timedelta(seconds=-1)},
+        {"alone_after": timedelta(seconds=-1)},
         {"stats_every": ZERO},
         {"result_max_bytes": 0},
     ],

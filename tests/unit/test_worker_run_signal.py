@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
@@ -136,6 +137,22 @@ async def test_fired_from_a_thread_it_is_heard_on_the_loop_and_in_other_threads(
     assert await heard_in_thread is True
     assert await asyncio.wait_for(heard_on_loop, 5) is Reason.LEASE_LOST
     thread.join()
+    signal.disarm()
+
+
+async def test_off_the_loop_a_wait_without_a_timeout_blocks_and_gives_the_reason() -> None:
+    signal = make()
+    waiting = asyncio.get_running_loop().run_in_executor(None, signal.wait)
+    signal.fire(Reason.TIMEOUT)
+    assert cast("object", await asyncio.wait_for(waiting, 5)) is Reason.TIMEOUT
+    signal.disarm()
+
+
+async def test_a_blocking_wait_may_be_told_to_last_for_ever() -> None:
+    signal = make()
+    waiting = asyncio.get_running_loop().run_in_executor(None, signal.wait, timedelta.max)
+    signal.fire(Reason.TIMEOUT)
+    assert await asyncio.wait_for(waiting, 5) is True
     signal.disarm()
 
 

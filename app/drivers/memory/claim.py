@@ -36,10 +36,15 @@ def _chosen(store: Store, request: ClaimRequest) -> list[JobId]:
         if len(chosen) >= request.room:
             break
         job = store.envelopes[job_id].job
-        if room[job.queue] > 0 and job.name in request.names:
+        may_start = request.alone_ok or not _must_run_alone(store, job_id)
+        if room[job.queue] > 0 and job.name in request.names and may_start:
             room[job.queue] -= 1
             chosen.append(job_id)
     return chosen
+
+
+def _must_run_alone(store: Store, job_id: JobId) -> bool:
+    return store.tokens[job_id].counters.crashes + 1 >= store.envelopes[job_id].job.max_crashes
 
 
 def _in_order(store: Store, queues: dict[str, int]) -> Iterator[JobId]:
@@ -65,6 +70,7 @@ def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> Cl
         max_crashes=job.max_crashes,
         created_at=envelope.created_at,
         claimed_at=now,
+        run_at=envelope.run_at,
         timeout=job.timeout,
         deadline_in=None if envelope.deadline_at is None else envelope.deadline_at - now,
         key=job.key,

@@ -16,6 +16,7 @@ from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Expired,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -121,7 +122,7 @@ class MemoryDriver:
         """Make due jobs ready."""
         return sweep.promote(self._store, batch)
 
-    async def expire(self, batch: int = 1000) -> int:
+    async def expire(self, batch: int = 1000) -> tuple[Expired, ...]:
         """End waiting jobs whose time is over."""
         return sweep.expire(self._store, batch)
 

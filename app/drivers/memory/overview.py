@@ -87,7 +87,7 @@ def _queue_view(store: Store, name: str, depth: Counter[State], oldest: datetime
 
 
 def _is_shown(worker: Worker, now: datetime) -> bool:
-    left = worker.closed_at if worker.lost_at is None else worker.lost_at
+    left = worker.lost_at if worker.closed_at is None else worker.closed_at
     return left is None or left > now - _LEFT_SHOWN
 
 

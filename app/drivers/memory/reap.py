@@ -5,7 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...domain.job import JobId
-from ...domain.ledger import CAUSE_ABANDONED, CAUSE_WORKER_CLOSED, CAUSE_WORKER_VANISHED, CRASHED_TOO_OFTEN
+from ...domain.ledger import (
+    CAUSE_ABANDONED,
+    CAUSE_LEASE_LOST,
+    CAUSE_WORKER_CLOSED,
+    CAUSE_WORKER_VANISHED,
+    CRASHED_TOO_OFTEN,
+)
 from ...domain.outcome import OutcomeKind
 from ...domain.snapshot import Reaped
 from ...domain.state import DeadReason, State
@@ -26,7 +32,9 @@ def reap(store: Store, batch: int) -> tuple[Reaped, ...]:
         return tuple(_take_over(store, job_id, running, now) for job_id, running in orphans[:batch])
 
 
-def taken_over(store: Store, job_id: JobId, running: Running, outcome: OutcomeKind, *, is_dead: bool = False) -> Reaped:
+def _taken_over(
+    store: Store, job_id: JobId, running: Running, end: End, *, now: datetime, is_dead: bool = False
+) -> Reaped:
     """Give the report on a claim that was taken over."""
     job = store.envelopes[job_id].job
     return Reaped(
@@ -35,9 +43,20 @@ def taken_over(store: Store, job_id: JobId, running: Running, outcome: OutcomeKi
         queue=job.queue,
         claim_no=running.counters.claim_no,
         worker_id=running.worker_id,
-        outcome=outcome,
+        outcome=end.outcome,
+        cause=end.cause,
+        attempt=running.counters.attempt,
+        lasted=now - running.claimed_at,
         is_dead=is_dead,
     )
+
+
+def give_up(store: Store, job_id: JobId, running: Running, now: datetime) -> Reaped:
+    """Close an attempt of a worker that lost its lease and said so."""
+    end = End(outcome=OutcomeKind.LEASE_LOST, cause=CAUSE_LEASE_LOST)
+    close_attempt(store, job_id, running, end, now=now)
+    store.resume(job_id, running.counters.uncounted())
+    return _taken_over(store, job_id, running, end, now=now)
 
 
 def _close_expired(store: Store, now: datetime) -> None:
@@ -58,13 +77,16 @@ def _take_over(store: Store, job_id: JobId, running: Running, now: datetime) -> 
         return _interrupt(store, job_id, running, CAUSE_ABANDONED, now)
     if worker is not None and worker.lost_at is None:
         return _interrupt(store, job_id, running, CAUSE_WORKER_CLOSED, now)
+    if worker is not None and worker.closed_at is not None:
+        return give_up(store, job_id, running, now)
     return _crash(store, job_id, running, now)
 
 
 def _interrupt(store: Store, job_id: JobId, running: Running, cause: str, now: datetime) -> Reaped:
-    close_attempt(store, job_id, running, End(outcome=OutcomeKind.INTERRUPTED, cause=cause), now=now)
+    end = End(outcome=OutcomeKind.INTERRUPTED, cause=cause)
+    close_attempt(store, job_id, running, end, now=now)
     store.resume(job_id, running.counters.interrupted())
-    return taken_over(store, job_id, running, OutcomeKind.INTERRUPTED)
+    return _taken_over(store, job_id, running, end, now=now)
 
 
 def _crash(store: Store, job_id: JobId, running: Running, now: datetime) -> Reaped:
@@ -78,4 +100,4 @@ def _crash(store: Store, job_id: JobId, running: Running, now: datetime) -> Reap
         store.place(job_id, running.ended(State.DEAD, counters, now, reason=DeadReason.CRASHED_TOO_OFTEN))
     else:
         store.resume(job_id, counters)
-    return taken_over(store, job_id, running, OutcomeKind.CRASHED, is_dead=is_dead)
+    return _taken_over(store, job_id, running, end, now=now, is_dead=is_dead)

@@ -29,9 +29,14 @@ from .store import Store
 
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
-    """Close attempts, answers in order; see `JobDriver.settle`."""
+    """Close attempts, answers in order; see `JobDriver.settle`.
+
+    What becomes ready again does so in the order it was claimed in, whatever the order of the batch.
+    """
     with store.statement() as now:
-        return tuple(_settle_one(store, settlement, now) for settlement in settlements)
+        by_claim = sorted(enumerate(settlements), key=lambda item: item[1].token.fence)
+        answers = {place: _settle_one(store, settlement, now) for place, settlement in by_claim}
+        return tuple(answers[place] for place in range(len(settlements)))
 
 
 def superseded_by(store: Store, token: ClaimToken) -> SettleAnswer:
@@ -51,6 +56,8 @@ def _settle_one(store: Store, settlement: Settlement, now: datetime) -> SettleAn
     end = End(outcome=KIND_OF[type(outcome)], cause=cause_of(outcome), error=error_of(outcome))
     close_attempt(store, token.job_id, running, end, now=now)
     store.place(token.job_id, _next(store, token.job_id, running, outcome, now))
+    if isinstance(outcome, Suspended):  # it has started, and no row of the ledger will say so
+        store.envelopes[token.job_id] = replace(store.envelopes[token.job_id], start_by=None)
     return SettleAnswer.SETTLED
 
 

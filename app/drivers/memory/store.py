@@ -170,7 +170,7 @@ class Store:
     def _free_key(self, job_id: JobId, now: datetime) -> None:
         key_hash = self.envelopes[job_id].job.key_hash
         key = None if key_hash is None else self.keys.get(key_hash)
-        if key_hash is None or key is None or key.job_id != job_id:
+        if key_hash is None or key is None:
             return
         ended = replace(key, is_ended=True)
         if ended.is_taken(now):

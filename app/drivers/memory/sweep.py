@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...domain.job import JobId
+from ...domain.snapshot import Expired
 from ...domain.state import DeadReason, State
 from ..protocol import PurgeQuery
 from .rows import Finished, Running, Waiting
@@ -26,18 +27,15 @@ def promote(store: Store, batch: int) -> int:
         return len(due)
 
 
-def expire(store: Store, batch: int) -> int:
+def expire(store: Store, batch: int) -> tuple[Expired, ...]:
     """End waiting jobs whose time is over, the longest over first; see `JobDriver.expire`."""
     with store.statement() as now:
         over = sorted(end for job_id in store.tokens for end in _over(store, job_id, now))[:batch]
-        for _, job_id, reason in over:
-            dead = Finished(counters=store.tokens[job_id].counters, state=State.DEAD, finished_at=now, reason=reason)
-            store.place(job_id, dead)
-        return len(over)
+        return tuple(_end(store, job_id, reason, now) for _, job_id, reason in sorted(over, key=lambda end: end[1]))
 
 
 def purge(store: Store, query: PurgeQuery) -> int:
-    """Delete one batch of old terminal jobs, by id; see `JobDriver.purge`."""
+    """Delete one batch of old terminal jobs, by id, and of keys whose window is over; see `JobDriver.purge`."""
     with store.statement() as now:
         old = sorted(
             job_id
@@ -46,7 +44,16 @@ def purge(store: Store, query: PurgeQuery) -> int:
         )[: query.batch]
         for job_id in old:
             store.forget(job_id)
+        for key_hash in sorted(hash_ for hash_, key in store.keys.items() if not key.is_taken(now))[: query.batch]:
+            del store.keys[key_hash]
         return len(old)
+
+
+def _end(store: Store, job_id: JobId, reason: DeadReason, now: datetime) -> Expired:
+    dead = Finished(counters=store.tokens[job_id].counters, state=State.DEAD, finished_at=now, reason=reason)
+    store.place(job_id, dead)
+    job = store.envelopes[job_id].job
+    return Expired(job_id=job_id, name=job.name, queue=job.queue, reason=reason)
 
 
 def _over(store: Store, job_id: JobId, now: datetime) -> list[tuple[datetime, JobId, DeadReason]]:
@@ -55,7 +62,8 @@ def _over(store: Store, job_id: JobId, now: datetime) -> list[tuple[datetime, Jo
     if isinstance(token, Running | Finished):
         return []
     limits = []
-    if envelope.start_by is not None and token.counters.claim_no == 0:
+    # A snooze clears `start_by`, every other attempt that began left a row: without one, claims were only handed back.
+    if envelope.start_by is not None and not store.ledger.get(job_id):
         limits.append((envelope.start_by, job_id, DeadReason.EXPIRED))
     if envelope.deadline_at is not None:
         limits.append((envelope.deadline_at, job_id, DeadReason.DEADLINE))

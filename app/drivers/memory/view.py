@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ...domain.job import RunId
+from ...domain.ledger import error_of_end
 from ...domain.outcome import OutcomeKind
 from ...domain.snapshot import ClaimView, JobView
 from ...domain.state import State
@@ -70,6 +71,8 @@ def _with_token(store: Store, shown: JobView, token: Token, now: datetime) -> Jo
 
 def _with_end(shown: JobView, token: Finished) -> JobView:
     ended = replace(shown, state_reason=token.reason, started_at=token.started_at, finished_at=token.finished_at)
+    if token.state is State.DEAD and shown.error is None:
+        return replace(ended, error=error_of_end(token.reason))
     if token.state is not State.DONE:
         return ended
     return replace(ended, last_outcome=OutcomeKind.COMPLETED, error=None, result=token.result, late=token.is_late)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from ...domain.job import ClaimToken, JobId, WorkerId
-from ...domain.ledger import CAUSE_LEASE_LOST
-from ...domain.outcome import OutcomeKind
 from ...domain.snapshot import NewWorker, Reaped
-from .attempts import End, close_attempt
-from .reap import taken_over
+from .reap import give_up
 from .rows import Running, Worker
 from .store import Store
 
@@ -49,24 +46,14 @@ def surrender(store: Store, worker_id: WorkerId) -> tuple[Reaped, ...]:
         worker = store.workers.get(worker_id)
         if worker is not None and worker.closed_at is None:
             worker.closed_at = now
-        surrendered = []
-        for job_id, running in store.claims_of(worker_id):
-            close_attempt(store, job_id, running, End(outcome=OutcomeKind.LEASE_LOST, cause=CAUSE_LEASE_LOST), now=now)
-            store.resume(job_id, running.counters.uncounted())
-            surrendered.append(taken_over(store, job_id, running, OutcomeKind.LEASE_LOST))
-        return tuple(surrendered)
+        return tuple(give_up(store, job_id, running, now) for job_id, running in store.claims_of(worker_id))
 
 
 def release(store: Store, tokens: Sequence[ClaimToken]) -> int:
     """Hand back claims that were never begun; see `JobDriver.release`."""
     with store.statement() as now:
-        given_back = 0
-        for token in tokens:
-            running = store.fenced(token, now)
-            if running is not None:
-                _return(store, token.job_id, running)
-                given_back += 1
-        return given_back
+        named = {token.job_id: running for token in tokens if (running := store.fenced(token, now)) is not None}
+        return _hand_back(store, named)
 
 
 def reconcile(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
@@ -75,14 +62,12 @@ def reconcile(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken]) -> 
         worker = store.workers.get(worker_id)
         if worker is None or not worker.is_alive(now):
             return 0
-        unknown = [
-            (job_id, running)
+        unknown = {
+            job_id: running
             for job_id, running in store.claims_of(worker_id)
             if not any(token.job_id == job_id and running.is_named_by(token) for token in held)
-        ]
-        for job_id, running in unknown:
-            _return(store, job_id, running)
-        return len(unknown)
+        }
+        return _hand_back(store, unknown)
 
 
 def isolate(store: Store, token: ClaimToken) -> bool:
@@ -94,5 +79,8 @@ def isolate(store: Store, token: ClaimToken) -> bool:
         return running is not None
 
 
-def _return(store: Store, job_id: JobId, running: Running) -> None:
-    store.resume(job_id, running.counters.uncounted())
+def _hand_back(store: Store, claims: Mapping[JobId, Running]) -> int:
+    """Make claims ready again uncounted, in the order they were claimed in: they are the oldest work there is."""
+    for job_id, running in sorted(claims.items(), key=lambda claim: claim[1].fence):
+        store.resume(job_id, running.counters.uncounted())
+    return len(claims)

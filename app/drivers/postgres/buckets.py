@@ -14,6 +14,10 @@ DONE = 0
 DEAD = 2
 CANCELLED = 4
 
+# Kinds of `expiry` rows: never started in time, and the deadline.
+NOT_STARTED = 0
+DEADLINE = 1
+
 CODE_OF = {State.DONE: DONE, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
 
 # The rank of an envelope's first token: its priority, lane new.

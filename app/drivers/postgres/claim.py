@@ -18,6 +18,10 @@ _LOOKS = 4
 
 _MAY_CLAIM = """
 (select lost_at is null and closed_at is null and lease_until > outlast.clock() from outlast.worker where id = $1)"""
+# The envelope is asked only by a worker that has no use for jobs that must run alone.
+_MAY_SHARE = """
+($6::boolean or r.crashes + 1 < coalesce(
+  (select j.max_crashes from outlast.job j where j.id = r.job_id), 32767))"""
 _NOT_PAUSED = "not exists (select from outlast.queue q where q.name = s.queue and q.paused_at is not null)"
 
 # One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.
@@ -32,7 +36,8 @@ _QUEUES = f"""
 h as materialized (
   select x.* from unnest($2::text[], $3::int[]) s(queue, room)
   cross join lateral (
-    select r.queue, r.rank, r.seq from outlast.ready r where r.queue = s.queue and r.name_id = any($4::int[])
+    select r.queue, r.rank, r.seq from outlast.ready r
+    where r.queue = s.queue and r.name_id = any($4::int[]) and {_MAY_SHARE.strip()}
     order by r.rank, r.seq limit least(s.room, $5::int)) x
   where {_MAY_CLAIM} and {_NOT_PAUSED}),
 quota as materialized (
@@ -45,7 +50,8 @@ _CLAIM = """
 with {quota},
 pick as materialized (
   select x.ctid from quota cross join lateral (
-    select r.ctid from outlast.ready r where r.queue = quota.queue and r.name_id = any($4::int[])
+    select r.ctid from outlast.ready r
+    where r.queue = quota.queue and r.name_id = any($4::int[]) and {may_share}
     order by r.rank, r.seq limit quota.n for update skip locked) x),
 t as (
   delete from outlast.ready r where r.ctid = any(array(select ctid from pick))
@@ -58,16 +64,17 @@ select null::uuid as job_id, n as planned, null::bigint as seq, null::text as qu
   null::int as name_id, null::smallint as attempt, null::int as claim_no, null::smallint as crashes,
   null::smallint as interrupts, null::timestamptz as claimed_at, null::uuid as run_id, null::smallint as priority,
   null::text as tenant, null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes,
-  null::timestamptz as created_at, null::bigint as timeout_ms, null::interval as deadline_in, null::text as key,
-  null::uuid as parent_id, null::text as enqueued_by, null::text as traceparent, null::text[] as tags,
-  null::text as meta
+  null::timestamptz as created_at, null::timestamptz as run_at, null::bigint as timeout_ms,
+  null::interval as deadline_in, null::text as key, null::uuid as parent_id, null::text as enqueued_by,
+  null::text as traceparent, null::text[] as tags, null::text as meta
 from plan
 union all
 select t.job_id, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
-  outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.timeout_ms,
-  j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta
+  outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_at,
+  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
 """
+_CLAIM = _CLAIM.replace("{may_share}", _MAY_SHARE.strip())
 CLAIM_ONE = _CLAIM.replace("{quota}", _ONE_QUEUE.strip())
 CLAIM_MANY = _CLAIM.replace("{quota}", _QUEUES.strip())
 
@@ -103,6 +110,6 @@ async def _take(
     if total <= 0 or not open_queues:
         return 0, []
     sql = db.in_schema(CLAIM_ONE if len(open_queues) == 1 else CLAIM_MANY)
-    binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total)
+    binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
     planned, *taken = await db.run(lambda conn: conn.fetch(sql, *binds))
     return planned["planned"], taken

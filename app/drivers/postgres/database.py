@@ -18,28 +18,23 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 import asyncpg
 from sqlalchemy import Engine, PoolProxiedConnection, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
 from ..protocol import Wake
-from .sqlstate import CHECK_DATABASE, Contended, translate
+from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, connect, dsn_of
+from .sqlstate import Contended, translate
 from .tables import DEFAULT_SCHEMA
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 
-COMMAND_TIMEOUT = timedelta(seconds=15)
-CONNECT_TIMEOUT = timedelta(seconds=10)
-LOCK_TIMEOUT = timedelta(seconds=5)
-IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=10)
-
-# Names of the pool's own and of libpq that asyncpg would pass on to the server as settings.
-_NOT_FOR_THE_SERVER = ("prepared_statement_cache_size", "prepared_statement_name_func", "connect_timeout")
 # Up to 48 characters, so that the names of channels fit an identifier.
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _CLOSED = "outlast_closed"
 _CONTENDED_TRIES = 4
+# Connection trouble, read-only or ended transactions, shutdown and recovery, system and internal errors.
+_SERVER_TROUBLE = ("08", "25", "57P", "58", "XX")
 
 
 class Raw(Protocol):
@@ -64,60 +59,6 @@ class Raw(Protocol):
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Open a transaction; leaving by an exception rolls back."""
         ...
-
-
-def dsn_of(url: str | URL) -> str:
-    """Give the URL as libpq and asyncpg read it; SQLAlchemy's driver names and parameters are taken out."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        raise SettingsInvalid(
-            "the database URL cannot be read",
-            fix="set OUTLAST_DATABASE_URL=postgresql://user:password@host:5432/database",
-        ) from error
-    if parsed.get_backend_name() not in {"postgresql", "postgres"}:
-        raise SettingsInvalid(
-            f"the database URL starts with {parsed.drivername}://",
-            fix="set OUTLAST_DATABASE_URL=postgresql://user:password@host:5432/database",
-        )
-    query = dict(parsed.query)
-    if "ssl" in query:
-        query.setdefault("sslmode", query.pop("ssl"))
-    for name in _NOT_FOR_THE_SERVER:
-        query.pop(name, None)
-    return parsed.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
-
-
-async def connect(
-    url: str | URL,
-    *,
-    application_name: str,
-    command_timeout: timedelta = COMMAND_TIMEOUT,
-    search_path: str | None = None,
-) -> Any:  # noqa: ANN401  asyncpg ships no types
-    """Open one asyncpg connection with the session settings of every Outlast connection.
-
-    Settings travel in the startup packet, not as `SET`, so that none outlives a transaction behind a pooler.
-    """
-    milliseconds = {
-        "statement_timeout": command_timeout,
-        "lock_timeout": min(LOCK_TIMEOUT, command_timeout),
-        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT,
-    }
-    return await asyncpg.connect(
-        dsn_of(url),
-        timeout=max(1.0, min(CONNECT_TIMEOUT, command_timeout).total_seconds()),
-        # Later than the server's own, so that a slow statement is ended by the server and the connection lives on.
-        command_timeout=command_timeout.total_seconds() + 1,
-        server_settings={
-            "application_name": application_name,
-            "jit": "off",
-            # A plan made while the tables were small would keep its sequential scan for the connection's life.
-            "enable_seqscan": "off",
-            **{name: str(int(limit.total_seconds() * 1000)) for name, limit in milliseconds.items()},
-            **({} if search_path is None else {"search_path": search_path}),
-        },
-    )
 
 
 def create_engine(
@@ -156,10 +97,10 @@ def _mark_closed(engine: Engine) -> None:
 
 @dataclass(slots=True)
 class PendingWakes:
-    """Wake-ups to send, and whether somebody is sending; see `notify`."""
+    """What is to be notified next, and the one task that does it while there is something."""
 
     waiting: set[Wake] = field(default_factory=set)
-    is_ringing: bool = False
+    ringing: asyncio.Task[None] | None = None
 
 
 class Database:
@@ -281,18 +222,13 @@ def _translated(error: Exception) -> Exception:
 
 
 def _leaves_usable(error: Exception, known: OutlastError | None) -> bool:
-    """Say whether the server answered, so that the connection is in step with it."""
-    return known is None or isinstance(error, (asyncpg.PostgresError, asyncpg.DataError))
+    """Say whether the connection is in step with a server that can still be used.
+
+    One that only reads or is going down may have been replaced by another under the same name.
+    """
+    if isinstance(error, asyncpg.PostgresError):
+        return not str(error.sqlstate).startswith(_SERVER_TROUBLE)
+    return known is None or isinstance(error, asyncpg.DataError)
 
 
-__all__ = [
-    "CHECK_DATABASE",
-    "Database",
-    "Raw",
-    "Row",
-    "checked_schema",
-    "connect",
-    "create_engine",
-    "dsn_of",
-    "in_schema",
-]
+__all__ = ["Database", "Raw", "Row", "checked_schema", "connect", "create_engine", "in_schema"]

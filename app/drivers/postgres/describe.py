@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain.job import Counters, JobId, RunId, WorkerId
-from ...domain.ledger import CAUSE_LATE, CAUSE_RETURNED
+from ...domain.ledger import CAUSE_LATE, CAUSE_RETURNED, error_of_end
 from ...domain.outcome import ErrorInfo, OutcomeKind
 from ...domain.snapshot import AttemptView, ClaimView, JobView
 from ...domain.state import State
@@ -23,8 +23,8 @@ VIEW = """
   e.created_at, e.run_at, e.key, e.parent_id, e.enqueued_by, e.traceparent, e.tags, e.meta, e.timeout_ms,
   t.state, t.attempt, t.claim_no, t.crashes, t.interrupts, t.due_at, t.reason, t.worker, t.started_at, t.finished_at,
   t.late, w.lease_until,
-  case when w.renewed_at is not null then (extract(epoch from outlast.clock() - w.renewed_at) * 1000)::bigint end
-    as heartbeat_age_ms,
+  case when w.renewed_at is not null
+    then greatest(0, extract(epoch from outlast.clock() - w.renewed_at) * 1000)::bigint end as heartbeat_age_ms,
   k.expires_at as key_expires_at, a.outcome as last_outcome, a.error_type, a.error_message, a.error_code, a.traceback"""
 
 AROUND = """
@@ -99,7 +99,7 @@ def job_view(row: Row, *, payload: str | None = None, result: str | None = None)
         started_at=row["started_at"],
         finished_at=row["finished_at"],
         last_outcome=_last_outcome(row, state),
-        error=None if state is State.DONE else _error(row),
+        error=_last_error(row, state),
         payload=payload,
         result=result,
         late=row["late"],
@@ -137,6 +137,12 @@ def _last_outcome(row: Row, state: State) -> OutcomeKind | None:
     if state is State.DELAYED and row["reason"] == "snooze":
         return OutcomeKind.SUSPENDED
     return None if row["last_outcome"] is None else OutcomeKind(row["last_outcome"])
+
+
+def _last_error(row: Row, state: State) -> ErrorInfo | None:
+    if state is State.DONE:
+        return None
+    return _error(row) or (error_of_end(row["reason"]) if state is State.DEAD else None)
 
 
 def _error(row: Row) -> ErrorInfo | None:

@@ -1,7 +1,7 @@
 """The PostgreSQL driver: one class that gives every verb its database.
 
 Owns the composition of the verbs and nothing else; each is a function in the module of its name. Made in the
-composition root with the process's one engine, which stays its owner's to dispose of.
+composition root with the process's one engine, which stays its owner's to dispose of unless it is handed over.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Expired,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -38,6 +39,7 @@ from . import (
     job_types,
     listen,
     listing,
+    notify,
     promote,
     purge,
     reap,
@@ -48,6 +50,7 @@ from . import (
     workers,
 )
 from .database import Database
+from .enqueue_lane import EnqueueLane
 from .sqlstate import MIGRATE
 from .tables import DEFAULT_SCHEMA, REQUIRED_REVISION
 
@@ -56,11 +59,23 @@ _OLDEST_SERVER = 150_000
 
 
 class PostgresDriver:
-    """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says."""
+    """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
-    def __init__(self, engine: AsyncEngine, *, schema: str = DEFAULT_SCHEMA, listen_url: str | None = None) -> None:
+    `owns_engine`: the engine was made for this driver, which disposes of it when closed.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        listen_url: str | None = None,
+        owns_engine: bool = False,
+    ) -> None:
         self._db = Database(engine, schema)
+        self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
+        self._owns_engine = owns_engine
 
     @property
     def capabilities(self) -> Capabilities:
@@ -91,8 +106,12 @@ class PostgresDriver:
             )
 
     async def close(self) -> None:
-        """Refuse every call from now on; the engine's owner disposes of it."""
+        """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""
+        await self._lane.close()
+        await notify.settle_wakes(self._db)
         self._db.close()
+        if self._owns_engine:
+            await self._db.engine.dispose()
 
     async def ping(self) -> None:
         """Prove that the store answers, or raise."""
@@ -109,7 +128,7 @@ class PostgresDriver:
 
     async def enqueue(self, job: NewJob) -> Enqueued:
         """Store one job."""
-        return await enqueue.enqueue(self._db, job)
+        return await enqueue.enqueue(self._db, self._lane, job)
 
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         """Store many, all or none."""
@@ -171,7 +190,7 @@ class PostgresDriver:
         """Make due jobs ready."""
         return await promote.promote(self._db, batch)
 
-    async def expire(self, batch: int = 1000) -> int:
+    async def expire(self, batch: int = 1000) -> tuple[Expired, ...]:
         """End waiting jobs past their time."""
         return await expire.expire(self._db, batch)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...domain.errors import RequestInvalid
+from ...domain.errors import OutlastError, RequestInvalid
 from ...domain.job import Enqueued, NewJob
 from ..protocol import Wake
 from .database import Database, Raw
 from .enqueue_batch import Batch, HalfWonError
+from .enqueue_lane import EnqueueLane
 from .names import name_ids
 from .notify import notify
 from .sqlstate import Taken
@@ -24,7 +25,7 @@ _TRIES = 10
 # `n` takes its transaction id before it draws from the sequence, so that whoever reads a number knows that every lower
 # one belongs to a transaction that was in progress by then. `known` is answered from the snapshot and locks nothing;
 # only what looks free goes on to the inserts, keys and sources in order. An ended key past its window is taken over.
-_ENQUEUE = """
+ENQUEUE = """
 with n as materialized (
   select i.*, case when i.due is null or i.due <= outlast.clock() then nextval('outlast.token_seq') end as seq
   from (
@@ -67,8 +68,8 @@ j as (
     case when hash is not null then fp end, source_id,
     parent_id, outlast.clock() + deadline, timeout_ms, enqueued_by, traceparent, tags::text[], meta from a),
 r as (
-  insert into outlast.ready(queue, rank, seq, job_id, name_id, moved)
-  select queue, priority * 2 + 1, seq, id, name_id, false from a where seq is not null),
+  insert into outlast.ready(queue, rank, seq, job_id, name_id, moved, since)
+  select queue, priority * 2 + 1, seq, id, name_id, false, null from a where seq is not null),
 w as (
   insert into outlast.waiting(due_at, job_id, queue, rank, name_id)
   select due, id, queue, priority * 2 + 1, name_id from a where seq is null),
@@ -102,15 +103,18 @@ order by u.source_id on conflict do nothing
 """
 
 
-async def enqueue(db: Database, job: NewJob) -> Enqueued:
+async def enqueue(db: Database, lane: EnqueueLane, job: NewJob) -> Enqueued:
     """Store one job, durable when this returns; repeating the same id is safe.
 
     Raises:
         JobDuplicate: its key is taken and `on_conflict` is `error`.
         IdempotencyMismatch: its key belongs to a job with another payload.
     """
+    if job.key is None or job.source_id is None:
+        return await lane.enqueue(job)
     # Key and source are two rows to win: only a transaction can give one back when the other is lost.
-    return (await _store(db, (job,), is_many=False, is_atomic=job.key is not None and job.source_id is not None))[0]
+    batch = await _store(db, (job,), is_atomic=True)
+    return batch.in_order()[0]
 
 
 async def enqueue_many(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
@@ -125,10 +129,15 @@ async def enqueue_many(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued, 
             f"a batch of {len(jobs)} jobs is over the limit of {MAX_BATCH}",
             fix=f"send batches of at most {MAX_BATCH} jobs",
         )
-    return await _store(db, jobs, is_many=True, is_atomic=True) if jobs else ()
+    return (await _store(db, jobs, is_atomic=True, is_many=True)).in_order() if jobs else ()
 
 
-async def _store(db: Database, jobs: Sequence[NewJob], *, is_many: bool, is_atomic: bool) -> tuple[Enqueued, ...]:
+async def store_each(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued | OutlastError, ...]:
+    """Store jobs of callers that do not know each other, in one statement: what is refused leaves the others stored."""
+    return (await _store(db, jobs, is_atomic=False)).verdicts()
+
+
+async def _store(db: Database, jobs: Sequence[NewJob], *, is_atomic: bool, is_many: bool = False) -> Batch:
     names = await name_ids(db, (job.name for job in jobs))
     tries = 0
 
@@ -143,7 +152,6 @@ async def _store(db: Database, jobs: Sequence[NewJob], *, is_many: bool, is_atom
                 batch.refuse(is_many=is_many)
         else:
             await _send(db, conn, batch)
-            batch.refuse(is_many=is_many)
         return batch
 
     batch = None
@@ -156,13 +164,13 @@ async def _store(db: Database, jobs: Sequence[NewJob], *, is_many: bool, is_atom
                 raise
     if batch.has_new:
         await notify(db, Wake.READY)
-    return batch.in_order()
+    return batch
 
 
 async def _send(db: Database, conn: Raw, batch: Batch) -> None:
     """Send until every job is answered or refused; what lost a race is sent again and finds the winner."""
     while batch.is_pending:
-        batch.read(await conn.fetch(db.in_schema(_ENQUEUE), *batch.columns()))
+        batch.read(await conn.fetch(db.in_schema(ENQUEUE), *batch.columns()))
     sources, holders = batch.sources_to_remember()
     if sources:
         # A republish must find this job even after the key that led here is free again.

@@ -113,6 +113,11 @@ class Batch:
         """Give the answers; an id that stands twice in a batch is one job."""
         return tuple(self._answers[self._first_of[job.id]] for job in self._jobs)
 
+    def verdicts(self) -> tuple[Enqueued | OutlastError, ...]:
+        """Give each job's answer or refusal."""
+        firsts = (self._first_of[job.id] for job in self._jobs)
+        return tuple(self._answers.get(index) or self._refusals[index] for index in firsts)
+
     def _settle_pending(self) -> None:
         self._pending = [i for i in self._pending if i not in self._answers and i not in self._refusals]
 

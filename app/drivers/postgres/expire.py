@@ -1,39 +1,40 @@
 """`expire`: jobs that wait past their `max_queue_time` or `deadline` become dead letters.
 
 Owns the `expiry` rows of jobs that have such a limit (kind 0: never started in time, kind 1: deadline). A running job
-is its worker's to stop; its deadline row is left for later without taking a place in the batch. Rows whose job has
-ended or started meanwhile are cleared away. Called by any worker.
+is its worker's to stop; its rows are left for later without taking a place in the batch. Rows whose job has ended or
+started meanwhile are cleared away. A job has started once an attempt of it left a row on the ledger, or snoozed (which
+clears the row of kind 0): a claim that was only handed back is no start. Called by any worker.
 """
 
 from __future__ import annotations
 
+from ...domain.job import JobId
+from ...domain.snapshot import Expired
 from ...domain.state import DeadReason
 from ..protocol import Wake
-from .buckets import DEAD, FIRST_RANK, TOKEN
-from .database import Database
+from .buckets import DEAD, DEADLINE, FIRST_RANK, NOT_STARTED, TOKEN
+from .database import Database, Row
 from .keys import END_KEYS
 from .notify import notify
-
-NOT_STARTED = 0
-DEADLINE = 1
+from .rows import plain
 
 _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
-# A token is taken if its deadline has passed, or if it has never been claimed (then its queue time has).
-_FITS = "(e.deadline_at is not null or t.claim_no = 0)"
+# A token is taken if its deadline has passed, or if the job has never started (then its queue time has).
+_FITS = "(e.deadline_at is not null or not e.begun)"
 
 _EXPIRE = f"""
 with due as materialized (
   select x.job_id, x.kind, x.at from outlast.expiry x
-  where x.at <= outlast.clock() and (
-    x.kind = {NOT_STARTED} or not exists (select from outlast.running r where r.job_id = x.job_id))
+  where x.at <= outlast.clock() and not exists (select from outlast.running r where r.job_id = x.job_id)
   order by x.at limit $1 for update of x skip locked),
 e as materialized (
-  select d.job_id as id, d.start_by, d.deadline_at, j.seq, j.queue, j.priority, j.key_hash
+  select d.job_id as id, d.start_by, d.deadline_at, j.seq, j.queue, j.priority, j.name_id, j.key_hash,
+    exists (select from outlast.attempt a where a.job_id = d.job_id) as begun
   from (select job_id, min(at) filter (where kind = {NOT_STARTED}) as start_by,
           min(at) filter (where kind = {DEADLINE}) as deadline_at
         from due group by job_id) d
   cross join lateral (
-    select j.seq, j.queue, j.priority, j.key_hash from outlast.job j where j.id = d.job_id offset 0) j),
+    select j.seq, j.queue, j.priority, j.name_id, j.key_hash from outlast.job j where j.id = d.job_id offset 0) j),
 rdy_rows as materialized (
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.ready t
@@ -51,14 +52,14 @@ hld_rows as materialized (
 rdy as (delete from outlast.ready where ctid = any(array(select ctid from rdy_rows)) returning {_COUNTERS}),
 wai as (delete from outlast.waiting where ctid = any(array(select ctid from wai_rows)) returning {_COUNTERS}),
 hld as (delete from outlast.held where ctid = any(array(select ctid from hld_rows)) returning {_COUNTERS}),
-gone as materialized (select * from rdy union all select * from wai union all select * from hld),
+gone as materialized (
+  select g.*, e.queue, e.name_id, e.key_hash,
+    case when not e.begun and (e.deadline_at <= e.start_by) is not true and e.start_by is not null
+      then '{DeadReason.EXPIRED}' else '{DeadReason.DEADLINE}' end as reason
+  from (select * from rdy union all select * from wai union all select * from hld) g join e on e.id = g.job_id),
 fin as (
-  insert into outlast.finished({_COUNTERS}, state, reason)
-  select g.job_id, g.attempt, g.claim_no, g.crashes, g.interrupts, {DEAD},
-    case when g.claim_no = 0 and (e.deadline_at <= e.start_by) is not true and e.start_by is not null
-      then '{DeadReason.EXPIRED}' else '{DeadReason.DEADLINE}' end
-  from gone g join e on e.id = g.job_id),
-ended as materialized (select g.job_id, e.key_hash from gone g join e on e.id = g.job_id),
+  insert into outlast.finished({_COUNTERS}, state, reason) select {_COUNTERS}, {DEAD}, reason from gone),
+ended as materialized (select job_id, key_hash from gone),
 {END_KEYS},
 moot as materialized (
   select d.job_id, d.kind from due d
@@ -66,17 +67,41 @@ moot as materialized (
     select j.id, j.seq, j.queue, j.priority from outlast.job j where j.id = d.job_id offset 0) e on true
   left join lateral ({TOKEN}) t on true
   where d.job_id = any(array(select job_id from gone)) or e.id is null or t.finished_at is not null
-    or (d.kind = {NOT_STARTED} and t.claim_no > 0)),
+    or (d.kind = {NOT_STARTED} and t.claim_no > 0
+      and exists (select from outlast.attempt a where a.job_id = d.job_id))),
 cleared as (delete from outlast.expiry x using moot m where x.job_id = m.job_id and x.kind = m.kind)
-select count(*) from gone"""  # noqa: S608  fragments of our own
+select null::uuid as job_id, null::text as queue, null::text as reason, null::text as name,
+  (select count(*) from due) as looked, (select count(*) from moot) as cleared
+union all
+select g.job_id, g.queue, g.reason, n.name, null, null
+from gone g left join lateral (select n.name from outlast.job_name n where n.id = g.name_id offset 0) n on true"""  # noqa: S608  fragments of our own
 
 
-async def expire(db: Database, batch: int = 1000) -> int:
-    """End up to `batch` waiting jobs whose time limit has passed; gives the number ended.
+async def expire(db: Database, batch: int = 1000) -> tuple[Expired, ...]:
+    """End waiting jobs whose time limit has passed, by id; fewer than `batch` mean that no more are left.
 
     A job that somebody else is moving at this moment is left for the next call.
     """
-    ended: int = await db.run(lambda conn: conn.fetchval(db.in_schema(_EXPIRE), batch))
+    ended: list[Expired] = []
+    while (room := batch - len(ended)) > 0:
+        seen, *rows = await _look(db, room)
+        ended += [_expired(row) for row in rows]
+        # Rows that were only cleared away, or two of one job, took places of the batch: look on while that helps.
+        if seen["looked"] < room or not seen["cleared"]:
+            break
     if ended:
         await notify(db, Wake.FINISHED)
-    return ended
+    return tuple(sorted(ended, key=lambda one: one.job_id))
+
+
+async def _look(db: Database, room: int) -> list[Row]:
+    return await db.run(lambda conn: conn.fetch(db.in_schema(_EXPIRE), room))
+
+
+def _expired(row: Row) -> Expired:
+    return Expired(
+        job_id=JobId(plain(row["job_id"])),
+        name=row["name"] or "",
+        queue=row["queue"],
+        reason=DeadReason(row["reason"]),
+    )

@@ -14,8 +14,9 @@ from typing import Any
 from ...domain.job import ClaimToken, WorkerId
 from ...domain.outcome import SettleAnswer
 from ...domain.snapshot import Renewal, Revocation
-from .database import Database, Row, connect
-from .sqlstate import translate
+from .connect import connect
+from .database import Database, Row
+from .sqlstate import Contended, translate
 from .superseded import SUPERSEDED_BY
 
 # Shorter than half a lease, after which a worker without a landed renewal stops claiming.
@@ -33,15 +34,17 @@ where not exists (select from outlast.running r where r.job_id = t.id and r.seq 
 order by place nulls first
 """  # noqa: S608  fragments of our own
 
-# Worker before claims, as everywhere. The lease ends then, later or sooner than it would have.
+# Worker before claims, claims by id, as everywhere: a settle may hold some of them just then. The lease ends after
+# the time given, later or sooner than it would have.
 _ABANDON = """
 with me as (
   update outlast.worker set lease_until = outlast.clock() + $5::interval
-  where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id)
-update outlast.running r set abandoned = true
-from unnest($2::uuid[], $3::bigint[], $4::int[]) t(id, seq, claim_no), me
-where r.job_id = t.id and r.seq = t.seq and r.claim_no = t.claim_no and r.worker = me.id
-returning r.job_id
+  where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id),
+own as materialized (
+  select r.job_id from outlast.running r, unnest($2::uuid[], $3::bigint[], $4::int[]) t(id, seq, claim_no), me
+  where r.job_id = t.id and r.seq = t.seq and r.claim_no = t.claim_no and r.worker = me.id
+  order by r.job_id for update of r)
+update outlast.running r set abandoned = true where r.job_id = any(array(select job_id from own)) returning r.job_id
 """
 
 
@@ -63,7 +66,11 @@ class PostgresHeartbeat:
         """Mark claims as abandoned and let the lease end after `lease`; gives how many were marked."""
         own = [token for token in tokens if token.worker_id == worker_id]
         claims = ([token.job_id for token in own], [token.fence for token in own], [token.claim_no for token in own])
-        return len(await self._fetch(_ABANDON, worker_id, *claims, lease))
+        try:
+            return len(await self._fetch(_ABANDON, worker_id, *claims, lease))
+        except Contended:
+            # Rolled back whole by a deadlock; there is no later chance to mark them.
+            return len(await self._fetch(_ABANDON, worker_id, *claims, lease))
 
     async def close(self) -> None:
         """End the connection; one that does not answer is cut."""

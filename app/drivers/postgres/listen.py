@@ -15,7 +15,8 @@ from secrets import SystemRandom, token_hex
 from typing import Any
 
 from ..protocol import Wake
-from .database import Database, connect
+from .connect import connect
+from .database import Database
 from .notify import channel_of
 from .sqlstate import translate
 

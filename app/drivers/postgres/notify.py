@@ -6,12 +6,16 @@ one that fails is left to the listeners' polling. Called by verbs once their wri
 
 from __future__ import annotations
 
+import asyncio
+
 from ...domain.errors import OutlastError
 from ..protocol import Wake
 from .database import Database
 
 # Its own commit need not wait for the disk: after a server crash nobody is listening.
 _NOTIFY = "select set_config('synchronous_commit', 'off', true), pg_notify(channel, '') from unnest($1::text[]) channel"
+
+_LAST_ROUND_SECONDS = 1.0
 
 
 def channel_of(schema: str, wake: Wake) -> str:
@@ -20,11 +24,26 @@ def channel_of(schema: str, wake: Wake) -> str:
 
 
 async def notify(db: Database, *wakes: Wake) -> None:
-    """Wake who listens for `wakes`. Never fails; calls that overlap are merged into the next round of the first."""
+    """Wake who listens for `wakes`, soon: a verb that has committed does not wait for it. Never fails.
+
+    One task of the driver sends what has gathered since its last round, so that a crowd of writers costs one round
+    trip and none of them rings for the others.
+    """
     db.wakes.waiting.update(wakes)
-    if db.wakes.is_ringing:
-        return
-    db.wakes.is_ringing = True
+    if db.wakes.ringing is None or db.wakes.ringing.done():
+        db.wakes.ringing = asyncio.get_running_loop().create_task(_ring(db), name="outlast.notify")
+
+
+async def settle_wakes(db: Database) -> None:
+    """Let the round under way end, at most a second; called when the driver closes."""
+    ringing = db.wakes.ringing
+    if ringing is not None and not ringing.done():
+        await asyncio.wait((ringing,), timeout=_LAST_ROUND_SECONDS)
+        ringing.cancel()
+        await asyncio.wait((ringing,))
+
+
+async def _ring(db: Database) -> None:
     try:
         while db.wakes.waiting:
             channels = [channel_of(db.schema, wake) for wake in db.wakes.waiting]
@@ -32,8 +51,6 @@ async def notify(db: Database, *wakes: Wake) -> None:
             async with db.raw() as conn:
                 await conn.execute(_NOTIFY, channels)
     except OutlastError:
-        # What it speaks of is committed; failing the verb now would report a write as lost. Polling finds it.
-        # The server's queue of notifications may be full, too, when a session listens and never reads.
+        # What it speaks of is committed, and polling finds it. The server's queue of notifications may be full, too,
+        # when a session listens and never reads.
         db.wakes.waiting.clear()
-    finally:
-        db.wakes.is_ringing = False

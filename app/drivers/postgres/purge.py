@@ -27,11 +27,12 @@ x as (delete from outlast.expiry where job_id = any(array(select job_id from gon
 j as (delete from outlast.job where id = any(array(select job_id from gone)))
 select count(*) from gone"""
 
-# Keys of ended jobs whose window is over, whether their job is still there or not.
+# Keys of ended jobs whose window is over, whether their job is still there or not. Not in the order of hashes, as it
+# waits for nobody.
 _PURGE_KEYS = """
 delete from outlast.live_key where hash = any(array(
   select hash from outlast.live_key where ended and expires_at <= outlast.clock()
-  order by hash limit $1 for update skip locked))"""
+  order by expires_at limit $1 for update skip locked))"""
 
 
 async def purge(db: Database, query: PurgeQuery) -> int:

@@ -59,12 +59,15 @@ _INTERRUPTED = f"'{OutcomeKind.INTERRUPTED}'"
 _CRASHED = f"'{OutcomeKind.CRASHED}'"
 _LEASE_LOST = f"'{OutcomeKind.LEASE_LOST}'"
 
-# Outcome and cause of a claim `g` of worker `w`; one that closed its row in time did not vanish without a word.
+# Outcome and cause of a claim `g` of worker `w`; one that closed its row in time did not vanish without a word. Nor did
+# one that has surrendered since it was lost: a claim that was committed after both is one it does not know of.
 _LEFT_IN_ORDER = "w.closed_at is not null and w.lost_at is null"
+_SURRENDERED = "w.closed_at is not null"
 _JUDGED = f"""
-  case when g.abandoned or {_LEFT_IN_ORDER} then {_INTERRUPTED} else {_CRASHED} end as outcome,
+  case when g.abandoned or {_LEFT_IN_ORDER} then {_INTERRUPTED} when {_SURRENDERED} then {_LEASE_LOST}
+    else {_CRASHED} end as outcome,
   case when g.abandoned then '{CAUSE_ABANDONED}' when {_LEFT_IN_ORDER} then '{CAUSE_WORKER_CLOSED}'
-    else '{CAUSE_WORKER_VANISHED}' end as cause"""
+    when {_SURRENDERED} then '{CAUSE_LEASE_LOST}' else '{CAUSE_WORKER_VANISHED}' end as cause"""
 _LOST = f"{_LEASE_LOST} as outcome, '{CAUSE_LEASE_LOST}' as cause"
 
 
@@ -104,7 +107,8 @@ led as (
 ended as materialized (select job_id, key_hash from closed where is_dead),
 {TRIM_LEDGER},
 {END_KEYS}
-select c.job_id, c.queue, c.claim_no, c.worker, c.outcome, c.is_dead, n.name
+select c.job_id, c.queue, c.claim_no, c.worker, c.outcome, c.cause, c.attempt,
+  outlast.clock() - c.claimed_at as lasted, c.is_dead, n.name
 from closed c left join outlast.job_name n on n.id = c.name_id order by c.job_id"""  # noqa: S608  same
 
 
@@ -151,5 +155,8 @@ def _reaped(row: Row) -> Reaped:
         claim_no=row["claim_no"],
         worker_id=WorkerId(row["worker"]),
         outcome=OutcomeKind(row["outcome"]),
+        cause=row["cause"],
+        attempt=row["attempt"],
+        lasted=row["lasted"],
         is_dead=bool(row["is_dead"]),
     )

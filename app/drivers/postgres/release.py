@@ -26,7 +26,8 @@ _NAMED = f"""
   and {_MAY_WRITE.strip()}"""
 
 _BACK = """
-with gone as (delete from outlast.running r where {which} returning r.*)
+with locked as materialized (select r.job_id from outlast.running r where {which} order by r.job_id for update),
+gone as (delete from outlast.running r where r.job_id = any(array(select job_id from locked)) returning r.*)
 insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
 select queue, rank & -2, job_id, name_id, attempt - 1, claim_no, crashes, interrupts
 from gone order by seq returning job_id

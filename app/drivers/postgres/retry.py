@@ -56,7 +56,7 @@ select t.state, k.job_id as holder
 from outlast.job e left join lateral ({TOKEN}) t on true
 left join lateral (
   select k.job_id from outlast.live_key k where k.hash = e.key_hash and k.job_id <> e.id
-    and (not k.ended or k.expires_at > outlast.clock())) k on true
+    and (not k.ended or k.expires_at > outlast.clock()) offset 0) k on true
 where e.id = $1 and ($2::text is null or e.tenant = $2)"""  # noqa: S608  same
 
 

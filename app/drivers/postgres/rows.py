@@ -37,6 +37,7 @@ def claimed_job(row: Row, *, name: str, worker_id: WorkerId) -> ClaimedJob:
         max_crashes=row["max_crashes"],
         created_at=row["created_at"],
         claimed_at=row["claimed_at"],
+        run_at=row["run_at"],
         timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
         deadline_in=row["deadline_in"],
         key=row["key"],

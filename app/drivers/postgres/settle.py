@@ -25,7 +25,7 @@ from ...domain.outcome import (
     Suspended,
 )
 from ..protocol import Wake
-from .buckets import CANCELLED, DEAD, DONE
+from .buckets import CANCELLED, DEAD, DONE, NOT_STARTED
 from .database import Database
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
@@ -36,6 +36,7 @@ from .superseded import superseded_by
 _READY, _RETRY, _SNOOZE, _INTERRUPTED, _HELD = 1, 11, 12, 13, 20
 _ENDS = f"{DONE}, {DEAD}, {CANCELLED}"
 
+# An attempt that began leaves a row on the ledger, but one that snoozed: it takes the limit on its start away itself.
 # Sequences are unique per claim and sent in ascending order, so `width_bucket` finds a row's own settlement; every part
 # of the token is then compared within that one. Two arrays tested apart would let a stale token settle a new claim.
 SETTLE = f"""
@@ -81,6 +82,11 @@ led as (
     ($16::text[])[p], ($17::text[])[p], ($18::text[])[p]
   from g left join lateral (select host, code_version from outlast.worker w where w.id = g.worker offset 0) w on true
   where ($12::text[])[p] is not null),
+begun as (
+  delete from outlast.expiry where ctid = any(array(
+    select x.ctid from g cross join lateral (
+      select e.ctid from outlast.expiry e where e.job_id = g.job_id and e.kind = {NOT_STARTED} offset 0) x
+    where g.target = {_SNOOZE}))),
 closed as not materialized (select job_id, claim_no from g where ($12::text[])[p] is not null),
 {TRIM_LEDGER.strip()},
 ended as materialized (

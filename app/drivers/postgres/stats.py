@@ -1,7 +1,7 @@
 """`stats`, `queues`, `pause_queue`, `resume_queue`: how much is where, and which queues stand still.
 
-Counts come from one statement, so a job that moves is counted once. Live jobs are counted all; of done jobs, and of
-dead and cancelled ones, the newest `COUNTED_ENDED` are, so that a store full of history still answers.
+Counts come from one statement, so a job that moves is counted once. Live jobs are counted all; of done, of dead and of
+cancelled jobs the newest `COUNTED_ENDED` each are, so that a store full of history still answers.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from collections import defaultdict
 from ...domain.snapshot import QueueView, Stats
 from ...domain.state import State
 from ..protocol import Wake
-from .buckets import DEAD, DONE
+from .buckets import CANCELLED, DEAD, DONE
 from .database import Database, Row
 from .notify import notify
 
 COUNTED_ENDED = 10_000
 
-# The first of a rank became ready before the rest. When a job came back is not stored: the latest of what is known
-# to lie before that is taken, so its age may be too great, never too small.
+# The first of a rank became ready before the rest. A fresh token has no `since`: it is as old as its envelope.
 _COUNT = f"""
 with ranks as materialized (
   select queue, rank, count(*) as n, min(seq) as first from outlast.ready group by queue, rank),
 oldest as (
-  select r.queue, min(greatest(j.created_at, j.run_at, a.ended_at)) as since
+  select r.queue, min(coalesce(t.since, j.created_at)) as since
   from ranks r
   cross join lateral (
-    select t.job_id from outlast.ready t where t.queue = r.queue and t.rank = r.rank and t.seq = r.first offset 0) t
-  cross join lateral (select j.created_at, j.run_at from outlast.job j where j.id = t.job_id offset 0) j
-  left join lateral (
-    select a.ended_at from outlast.attempt a where a.job_id = t.job_id order by a.number desc limit 1) a on true
+    select t.job_id, t.since from outlast.ready t
+    where t.queue = r.queue and t.rank = r.rank and t.seq = r.first offset 0) t
+  cross join lateral (select j.created_at from outlast.job j where j.id = t.job_id offset 0) j
   group by r.queue),
 ended as (
   (select job_id, state from outlast.finished where state = {DONE} order by job_id desc limit $1)
   union all
-  (select job_id, state from outlast.finished where state <> {DONE} order by job_id desc limit $1)),
+  (select job_id, state from outlast.finished where state = {DEAD} and state <> {DONE} order by job_id desc limit $1)
+  union all
+  (select job_id, state from outlast.finished where state = {CANCELLED} and state <> {DONE}
+   order by job_id desc limit $1)),
 counts as (
   select queue, 'ready' as state, sum(n)::bigint as n from ranks group by queue
   union all select queue, 'delayed', count(*) from outlast.waiting group by queue

@@ -100,6 +100,7 @@ def _tokens(meta: MetaData) -> None:
         meta,
         *_token(),
         *_needed(seq=BigInteger, job_id=Uuid, moved=Boolean),
+        *_optional(since=_INSTANT),
         PrimaryKeyConstraint("queue", "rank", "seq"),
         Index("ready_moved", "job_id", postgresql_where=text("moved")),
     )

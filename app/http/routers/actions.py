@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ...control.represent import job_document
 from ...domain.errors import NotImplementedYet
 from ..answers import CancelledJob, Job
-from ..auth import Identity, Scope
-from ..body import read_optional_body
-from ..caller import Needs
+from ..body import read_optional_body, refuse_request_key
+from ..caller import Operator
 from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, answer, body, problems
-from ..replies import etag_of, reply
+from ..replies import reply_job
 from ..requests import CancelBody, RetryBody
 from ..services import Services
-from .enqueue import refuse_request_key
 from .jobs import parse_job_id
 
 router = APIRouter(tags=["jobs"])
-
-Operator = Annotated[Identity, Depends(Needs(Scope.OPERATE))]
 
 
 @router.post(
@@ -47,9 +40,7 @@ async def cancel_job(request: Request, job_id: str, services: Services, identity
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     reason = sent.parse(CancelBody).reason or f"cancelled by {identity.name}"
     verdict, view = await services.jobs.cancel(parse_job_id(job_id), reason=reason, tenant=identity.tenant)
-    root = request.scope.get("root_path", "")
-    document = job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root)
-    return reply(document | {"verdict": verdict}, headers={"ETag": etag_of(view)})
+    return reply_job(request, identity, view, verdict=verdict)
 
 
 @router.post(
@@ -72,6 +63,4 @@ async def retry_job(request: Request, job_id: str, services: Services, identity:
         raise NotImplementedYet("retrying from a step is not built yet", fix="leave `from_step` out")
     sent.parse(RetryBody)
     view = await services.jobs.retry(parse_job_id(job_id), tenant=identity.tenant)
-    root = request.scope.get("root_path", "")
-    document = job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root)
-    return reply(document, headers={"ETag": etag_of(view)})
+    return reply_job(request, identity, view)

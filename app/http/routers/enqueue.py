@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...control.jobs import EnqueueRequest, Placed
 from ...control.render import Document
-from ...control.represent import job_document, links_of, receipt_document
-from ...domain.errors import JobNotFound, NotImplementedYet, PayloadInvalid
+from ...control.represent import links_of, receipt_document
+from ...domain.errors import (
+    JobNotFound,
+    JsonInvalid,
+    NotImplementedYet,
+    OutlastError,
+    PayloadInvalid,
+    PayloadTooLarge,
+    RequestInvalid,
+)
 from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL
 from ..answers import EnqueuedJob, EnqueuedReceipt
-from ..auth import Identity, Scope
-from ..body import Body, read_body
-from ..caller import Needs, caller_of
+from ..auth import Identity
+from ..body import Body, read_body, refuse_request_key
+from ..caller import Writer, caller_of
 from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, PREFER, TRACEPARENT, answer, body, problems
 from ..prefer import Preferences, read_preferences
-from ..replies import RETRY_AFTER, etag_of, reply
+from ..replies import RETRY_AFTER, etag_of, reply, root_of, shown_job
 from ..requests import EnqueueBody
 from ..services import HttpServices, Services
 
@@ -32,6 +39,7 @@ _EXAMPLES = {
     "once": {"name": "demo.count_lines", "payload": {}, "idempotency_key": "nightly:2026-11-29", "tags": ["nightly"]},
     "later": {"name": "demo.count_lines", "payload": {}, "delay_ms": 60_000, "priority": 2},
 }
+_SENT_AS = {"delay": "delay_ms", "timeout": "timeout_ms", "dedupe_for": "dedupe_for_ms"}
 _DEDUPED = JOB_EXAMPLE | {"deduped": True}
 _FRESH = JOB_EXAMPLE | {"deduped": False}
 
@@ -52,9 +60,7 @@ _FRESH = JOB_EXAMPLE | {"deduped": False}
     openapi_extra=body(EnqueueBody, _EXAMPLES, is_required=True)
     | {"parameters": [PREFER, TRACEPARENT, IDEMPOTENCY_KEY]},
 )
-async def enqueue_job(
-    request: Request, services: Services, identity: Annotated[Identity, Depends(Needs(Scope.JOBS_WRITE))]
-) -> Response:
+async def enqueue_job(request: Request, services: Services, identity: Writer) -> Response:
     """Store a job, durable when the answer arrives; or give the live job that holds the same key."""
     refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
@@ -63,15 +69,6 @@ async def enqueue_job(
     preferences = read_preferences(request.headers.getlist("prefer"))
     view = await _settled_view(services, placed, identity, preferences)
     return _answer(request, placed, view, identity, preferences)
-
-
-def refuse_request_key(request: Request) -> None:
-    """Refuse the header that promises a repeated request its first answer: nothing here would keep the promise."""
-    if "idempotency-key" in request.headers:
-        raise NotImplementedYet(
-            "the Idempotency-Key header is not built yet",
-            fix="leave it out; the field idempotency_key makes repeating an enqueue safe, and other actions always are",
-        )
 
 
 def _asked(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
@@ -106,16 +103,32 @@ async def _enqueue(services: HttpServices, asked: EnqueueRequest, identity: Iden
         return await services.jobs.enqueue(asked, tenant=identity.tenant)
     except PayloadInvalid as exc:
         raise _within_body(exc) from exc
+    except (JsonInvalid, PayloadTooLarge) as exc:  # of the payload alone: the body's own were found while it was read
+        raise type(exc)(exc.cause, fix=exc.fix, **exc.details | {"pointer": _in_payload(exc)}) from exc
+    except RequestInvalid as exc:
+        raise _as_sent(exc) from exc
 
 
 def _within_body(error: PayloadInvalid) -> PayloadInvalid:
     """Let pointers into the payload point into the body that was sent."""
     found = error.details.get("errors")
-    errors = [
-        {"in": "body", "pointer": f"/payload{each['pointer']}", "detail": each["message"]}
-        for each in (found if isinstance(found, list) else [])
-    ]
+    if not isinstance(found, list):
+        return PayloadInvalid(error.cause, fix=error.fix, pointer=_in_payload(error))
+    errors = [{"in": "body", "pointer": f"/payload{each['pointer']}", "detail": each["message"]} for each in found]
     return PayloadInvalid(error.cause, fix=error.fix, errors=errors)
+
+
+def _in_payload(error: OutlastError) -> str:
+    return f"/payload{error.details.get('pointer', '')}"
+
+
+def _as_sent(error: RequestInvalid) -> RequestInvalid:
+    """Name a field as it is spelled in the body that was sent."""
+    field, rule = error.details.get("field"), error.details.get("rule")
+    sent = _SENT_AS.get(field) if isinstance(field, str) else None
+    if sent is None:
+        return error
+    return RequestInvalid(f"{sent} {rule}", fix=f"correct {sent}, or leave it out", pointer=f"/{sent}")
 
 
 def _milliseconds(value: int | None) -> timedelta | None:
@@ -136,7 +149,7 @@ async def _settled_view(
 def _answer(
     request: Request, placed: Placed, view: JobView | None, identity: Identity, preferences: Preferences
 ) -> Response:
-    root = request.scope.get("root_path", "")
+    root = root_of(request)
     job_id = str(placed.answer.id)
     status = _status(placed, view, preferences)
     headers = {"Location": str(links_of(job_id, root)["self"])}
@@ -149,7 +162,7 @@ def _answer(
     if view is None:
         document = receipt_document(placed.job, job_id=job_id, run_id=str(placed.answer.run_id), root=root)
     else:
-        document = job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root)
+        document = shown_job(request, identity, view)
     document |= {"deduped": placed.answer.deduped, "key_expires_at": placed.answer.key_expires_at}
     return reply(document, status=status, headers=headers)
 

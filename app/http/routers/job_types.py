@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from ...control.represent import job_type_document
 from ..answers import JobTypeDocument, JobTypeList
-from ..auth import Identity, Scope
-from ..caller import Needs
+from ..caller import Reader
 from ..documents import answer, problems
 from ..replies import reply
 from ..services import Services
 
 router = APIRouter(tags=["job types"])
-
-Reader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
 
 _EXAMPLE = {"name": "demo.count_lines", "code_version": "1.4.2", "published_at": "2026-11-29T12:00:00Z"}
 

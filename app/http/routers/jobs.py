@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...control.jobs import ListQuery, job_not_found
@@ -17,8 +17,8 @@ from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ..answers import AttemptList, Job, JobList, Result
-from ..auth import Identity, Scope
-from ..caller import Needs
+from ..auth import Identity
+from ..caller import PayloadReader, Reader
 from ..cursor import read_cursor, write_cursor
 from ..documents import (
     IF_NONE_MATCH,
@@ -32,14 +32,11 @@ from ..documents import (
 )
 from ..framework import refusal
 from ..prefer import read_preferences
-from ..replies import RETRY_AFTER, etag_of, is_known, reply
+from ..replies import RETRY_AFTER, etag_of, is_known, reply, reply_job, root_of
 from ..requests import ListParams, read_uuid
 from ..services import Services
 
 router = APIRouter(tags=["jobs"])
-
-Reader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
-PayloadReader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ, Scope.PAYLOAD_READ))]
 
 _RESULT = {"id": JOB_ID, "state": "done", "result": {"lines": 120_000}, "links": LINKS_EXAMPLE}
 _ATTEMPT = {
@@ -94,7 +91,7 @@ async def list_jobs(
             limit=params.limit,
         )
     )
-    root = request.scope.get("root_path", "")
+    root = root_of(request)
     cursor = None if page.next_after is None else write_cursor(page.next_after, filters)
     items = [job_document(view, with_payload=False, root=root) for view in page.items]
     following = str(request.url.include_query_params(cursor=cursor).query)
@@ -117,12 +114,9 @@ async def list_jobs(
 async def get_job(request: Request, job_id: str, services: Services, identity: Reader) -> Response:
     """Give one job as it stands, with payload and result byte for byte as they were stored."""
     view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
-    headers = {"ETag": etag_of(view)}
     if is_known(view, request.headers.get("if-none-match", "")):
-        return Response(status_code=304, headers=headers)
-    root = request.scope.get("root_path", "")
-    document = job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root)
-    return reply(document, headers=headers)
+        return Response(status_code=304, headers={"ETag": etag_of(view)})
+    return reply_job(request, identity, view)
 
 
 @router.get(
@@ -162,12 +156,11 @@ async def get_result(request: Request, job_id: str, services: Services, identity
     view = await services.jobs.wait(parse_job_id(job_id), tenant=identity.tenant, at_most=at_most)
     if view.state in TERMINAL and view.state is not State.DONE:
         raise _failed(view)
-    root = request.scope.get("root_path", "")
     document = {
         "id": view.id,
         "state": view.state,
         "result": raw(view.result),
-        "links": links_of(str(view.id), root),
+        "links": links_of(str(view.id), root_of(request)),
     }
     is_done = view.state is State.DONE
     headers = preferences.applied() | ({} if is_done else RETRY_AFTER)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from ...domain.errors import NotFound, error_classes
 from ..answers import ProblemType
-from ..auth import Identity
-from ..caller import Needs
+from ..caller import AnyCaller
 from ..documents import answer, problems
 from ..problems import STATUS
 from ..replies import reply
@@ -34,7 +32,7 @@ _EXAMPLE = {
     response_model=None,
     responses={200: answer(ProblemType, "The code.", _EXAMPLE), **problems(404)},
 )
-async def describe_problem(code: str, _identity: Annotated[Identity, Depends(Needs())]) -> Response:
+async def describe_problem(code: str, _identity: AnyCaller) -> Response:
     """Say what a code stands for and whether repeating the request can help."""
     known = error_classes().get(code)
     if known is None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from ..answers import Ready, Version
-from ..auth import Identity, Scope
-from ..caller import Needs
+from ..caller import AnyCaller, Operator
 from ..documents import answer, problems
 from ..headers import METRICS_MEDIA_TYPE
 from ..openapi import render_document
@@ -85,7 +83,7 @@ async def readyz(services: Services) -> Response:
         **problems(),
     },
 )
-async def metrics(services: Services, _identity: Annotated[Identity, Depends(Needs(Scope.OPERATE))]) -> Response:
+async def metrics(services: Services, _identity: Operator) -> Response:
     """Give the metrics of this process; the admin listener serves the same without a key."""
     return Response(services.telemetry.metrics.render(), media_type=METRICS_MEDIA_TYPE)
 
@@ -97,7 +95,7 @@ async def metrics(services: Services, _identity: Annotated[Identity, Depends(Nee
     response_model=None,
     responses={200: answer(Version, "The versions.", {"version": "0.1.0", "code_version": "1.4.2"}), **problems()},
 )
-async def version(services: Services, _identity: Annotated[Identity, Depends(Needs())]) -> Response:
+async def version(services: Services, _identity: AnyCaller) -> Response:
     """Give the release of Outlast and the version of the code it runs."""
     return reply({"version": services.version, "code_version": services.code_version})
 
@@ -112,7 +110,7 @@ async def version(services: Services, _identity: Annotated[Identity, Depends(Nee
         **problems(),
     },
 )
-async def openapi(request: Request, _identity: Annotated[Identity, Depends(Needs())]) -> Response:
+async def openapi(request: Request, _identity: AnyCaller) -> Response:
     """Describe every operation of this API."""
     state = request.app.state
     if not hasattr(state, "openapi_text"):

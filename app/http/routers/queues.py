@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...control.represent import queue_document
 from ..answers import Queue, QueueList
-from ..auth import Identity, Scope
-from ..body import read_optional_body
-from ..caller import Needs
+from ..body import read_optional_body, refuse_request_key
+from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..replies import reply
 from ..requests import NoBody, PauseBody
 from ..services import Services
-from .enqueue import refuse_request_key
 
 router = APIRouter(tags=["queues"])
-
-Reader = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
-Operator = Annotated[Identity, Depends(Needs(Scope.OPERATE))]
 
 _EXAMPLE = {
     "name": "mail",

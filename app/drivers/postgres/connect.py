@@ -1,0 +1,82 @@
+"""One asyncpg connection: how a URL is read, and the settings every session of ours starts with.
+
+Owns time limits and startup parameters. Pools are `database`'s; the heartbeat's and the listener's connections are made
+here directly, because they stand outside the pool.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ...domain.errors import SettingsInvalid
+
+COMMAND_TIMEOUT = timedelta(seconds=15)
+CONNECT_TIMEOUT = timedelta(seconds=10)
+LOCK_TIMEOUT = timedelta(seconds=5)
+IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=10)
+
+# Names of the pool's own and of libpq that asyncpg would pass on to the server as settings.
+_NOT_FOR_THE_SERVER = ("prepared_statement_cache_size", "prepared_statement_name_func", "connect_timeout")
+
+
+def dsn_of(url: str | URL) -> str:
+    """Give the URL as libpq and asyncpg read it; SQLAlchemy's driver names and parameters are taken out."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise SettingsInvalid(
+            "the database URL cannot be read",
+            fix="set OUTLAST_DATABASE_URL=postgresql://user:password@host:5432/database",
+        ) from error
+    if parsed.get_backend_name() not in {"postgresql", "postgres"}:
+        raise SettingsInvalid(
+            f"the database URL starts with {parsed.drivername}://",
+            fix="set OUTLAST_DATABASE_URL=postgresql://user:password@host:5432/database",
+        )
+    query = dict(parsed.query)
+    if "ssl" in query:
+        query.setdefault("sslmode", query.pop("ssl"))
+    for name in _NOT_FOR_THE_SERVER:
+        query.pop(name, None)
+    return parsed.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
+
+
+async def connect(
+    url: str | URL,
+    *,
+    application_name: str,
+    command_timeout: timedelta = COMMAND_TIMEOUT,
+    search_path: str | None = None,
+) -> Any:  # noqa: ANN401  asyncpg ships no types
+    """Open one asyncpg connection with the session settings of every Outlast connection.
+
+    Settings travel in the startup packet, not as `SET`, so that none outlives a transaction behind a pooler.
+    """
+    milliseconds = {
+        "statement_timeout": command_timeout,
+        "lock_timeout": min(LOCK_TIMEOUT, command_timeout),
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT,
+    }
+    return await asyncpg.connect(
+        dsn_of(url),
+        timeout=max(1.0, min(CONNECT_TIMEOUT, command_timeout).total_seconds()),
+        # Later than the server's own, so that a slow statement is ended by the server and the connection lives on.
+        command_timeout=command_timeout.total_seconds() + 1,
+        server_settings={
+            "application_name": application_name,
+            "jit": "off",
+            # A claim or settle that came back is on disk, whatever a role or database has for a default.
+            "synchronous_commit": "on",
+            # A plan made while the tables were small would keep its sequential scan for the connection's life.
+            "enable_seqscan": "off",
+            # A bitmap is read in the order of the table, an index in the order of ids: the lock order of `running`.
+            "enable_bitmapscan": "off",
+            **{name: str(int(limit.total_seconds() * 1000)) for name, limit in milliseconds.items()},
+            **({} if search_path is None else {"search_path": search_path}),
+        },
+    )

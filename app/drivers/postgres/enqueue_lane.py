@@ -1,0 +1,116 @@
+"""Single enqueues on their way in: what gathers while one statement commits goes out in the next.
+
+A commit costs the same for one row and for hundreds, so callers share it: each is answered after its own row's commit,
+and one caller's refusal or bad value is its own. A caller that goes away does not take its row along. Owns the one
+task that sends; `enqueue` says how a batch is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...domain.errors import OutlastError
+from ...domain.job import Enqueued, NewJob
+
+# Past some hundred rows a statement's own cost hides the commit's; more would only make the first of them wait.
+MAX_ROWS = 500
+MAX_CHARS = 4 * 1024 * 1024
+_LAST_ROUND_SECONDS = 5.0
+
+Verdict: TypeAlias = Enqueued | OutlastError
+Store: TypeAlias = Callable[[Sequence[NewJob]], Awaitable[Sequence[Verdict]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Caller:
+    """One job and who waits for its answer."""
+
+    job: NewJob
+    answer: asyncio.Future[Enqueued]
+
+
+class EnqueueLane:
+    """Sends single enqueues in batches over `store`, which answers or refuses each job of a batch by itself."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: list[_Caller] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def enqueue(self, job: NewJob) -> Enqueued:
+        """Store one job, durable when this returns. Cancelling the call leaves the row on its way.
+
+        Raises:
+            OutlastError: what refused this job, or the store's unavailability.
+        """
+        loop = asyncio.get_running_loop()
+        caller = _Caller(job, loop.create_future())
+        caller.answer.add_done_callback(_seen)
+        self._waiting.append(caller)
+        if self._sending is None or self._sending.done():
+            self._sending = loop.create_task(self._send(), name="outlast.enqueue")
+        return await asyncio.shield(caller.answer)
+
+    async def close(self) -> None:
+        """Send what has gathered, within a bound; called when the driver closes."""
+        if self._sending is not None and not self._sending.done():
+            await asyncio.wait((self._sending,), timeout=_LAST_ROUND_SECONDS)
+            self._sending.cancel()
+            await asyncio.wait((self._sending,))
+
+    async def _send(self) -> None:
+        # What the loop has ready joins the first batch: callers that came together leave together.
+        await asyncio.sleep(0)
+        while self._waiting:
+            batch = self._next()
+            try:
+                await self._settle(batch)
+            finally:
+                for caller in batch:
+                    caller.answer.cancel()  # answered ones stay answered
+
+    def _next(self) -> list[_Caller]:
+        count = chars = 0
+        for caller in self._waiting[:MAX_ROWS]:
+            chars += len(caller.job.payload)
+            if count and chars > MAX_CHARS:
+                break
+            count += 1
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        return batch
+
+    async def _settle(self, batch: list[_Caller]) -> None:
+        """Store a batch; a value that fails the statement is found by sending one by one."""
+        try:
+            verdicts = await self._store([caller.job for caller in batch])
+        except Exception as error:  # noqa: BLE001 - handed to the callers it belongs to
+            if len(batch) == 1 or (isinstance(error, OutlastError) and error.retryable):
+                for caller in batch:
+                    caller.answer.set_exception(_own(error))
+                return
+            for caller in batch:
+                await self._settle([caller])
+            return
+        for caller, verdict in zip(batch, verdicts, strict=True):
+            if isinstance(verdict, OutlastError):
+                caller.answer.set_exception(verdict)
+            else:
+                caller.answer.set_result(verdict)
+
+
+def _own(error: Exception) -> Exception:
+    """Give each caller an error of its own: one that is raised in many tasks would gather all their tracebacks."""
+    if not isinstance(error, OutlastError):
+        return error
+    own = type(error)(error.cause, fix=error.fix, **error.details)
+    own.__cause__ = error.__cause__
+    return own
+
+
+def _seen(answer: asyncio.Future[Enqueued]) -> None:
+    """Mark a refusal as seen, as its caller may have gone away."""
+    if not answer.cancelled():
+        answer.exception()

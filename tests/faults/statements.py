@@ -1,0 +1,18 @@
+"""How a proxy knows the product's statements on the wire: by how their text begins."""
+
+from __future__ import annotations
+
+from app.drivers.postgres.claim import CLAIM_ONE
+from app.drivers.postgres.database import in_schema
+from app.drivers.postgres.settle import SETTLE
+
+_LENGTH = 110
+
+
+def _beginning(sql: str) -> str:
+    return in_schema(sql, "outlast").lstrip()[:_LENGTH]
+
+
+SETTLING = _beginning(SETTLE)
+CLAIMING = _beginning(CLAIM_ONE)
+ENQUEUING = 'insert into "outlast".job('

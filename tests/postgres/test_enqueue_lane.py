@@ -1,0 +1,120 @@
+"""Callers that share statements: each is answered after its own commit, and nobody pays for a neighbour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from app.domain.errors import DriverUnavailable, IdempotencyMismatch, JobDuplicate, OutlastError, RequestInvalid
+from app.domain.job import Enqueued, NewJob, RunId
+from app.drivers.postgres.database import create_engine
+from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.postgres.enqueue_lane import MAX_CHARS, MAX_ROWS, EnqueueLane
+from tests.support.drivers import new_job
+
+
+def _answer(job: NewJob) -> Enqueued:
+    return Enqueued(id=job.id, run_id=RunId(job.id), deduped=False)
+
+
+class _Store:
+    """Records what is sent; holds each statement until let go when told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[NewJob]] = []
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued | OutlastError]:
+        self.batches.append(list(jobs))
+        self.begun.set()
+        await self.gate.wait()
+        if any(job.queue == "bad" for job in jobs):
+            raise RequestInvalid("no such value", fix="none")
+        if any(job.queue == "away" for job in jobs):
+            raise DriverUnavailable("away", fix="wait")
+        return [JobDuplicate("taken", fix="none") if job.queue == "taken" else _answer(job) for job in jobs]
+
+
+async def test_what_gathers_while_a_statement_commits_goes_out_in_the_next() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    store.gate.clear()
+    first = asyncio.create_task(lane.enqueue(new_job()))
+    await store.begun.wait()
+    others = [asyncio.create_task(lane.enqueue(new_job())) for _ in range(63)]
+    await asyncio.sleep(0)
+    store.gate.set()
+    answers = await asyncio.gather(first, *others)
+    assert [len(batch) for batch in store.batches] == [1, 63]
+    assert {answer.id for answer in answers} == {job.id for batch in store.batches for job in batch}
+
+
+async def test_a_batch_is_bounded_by_rows_and_by_text() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    await asyncio.gather(*(lane.enqueue(new_job()) for _ in range(MAX_ROWS + 1)))
+    assert [len(batch) for batch in store.batches] == [MAX_ROWS, 1]
+    store.batches.clear()
+    large = [replace(new_job(), payload='"' + "x" * (MAX_CHARS // 2) + '"') for _ in range(3)]
+    await asyncio.gather(*(lane.enqueue(job) for job in large))
+    assert [len(batch) for batch in store.batches] == [1, 1, 1]
+
+
+async def test_a_bad_value_fails_its_own_caller_and_a_refusal_too() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    jobs = [new_job(queue=queue) for queue in ("a", "bad", "b", "taken", "c")]
+    answers = await asyncio.gather(*(lane.enqueue(job) for job in jobs), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Enqueued, RequestInvalid, Enqueued, JobDuplicate, Enqueued]
+
+
+async def test_an_outage_is_told_to_every_caller_in_an_error_of_its_own() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    answers = await asyncio.gather(*(lane.enqueue(new_job(queue="away")) for _ in range(5)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {DriverUnavailable}
+    assert len({id(answer) for answer in answers}) == 5
+    assert len(store.batches) == 1
+
+
+async def test_a_caller_that_goes_away_leaves_its_row_on_its_way() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    store.gate.clear()
+    caller = asyncio.create_task(lane.enqueue(new_job()))
+    await store.begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    neighbour = asyncio.create_task(lane.enqueue(new_job()))
+    store.gate.set()
+    assert (await neighbour).deduped is False
+    await lane.close()
+    assert [len(batch) for batch in store.batches] == [1, 1]
+
+
+async def test_on_postgres_concurrent_callers_share_statements_and_keep_their_own_answers(database_url: str) -> None:
+    driver = PostgresDriver(create_engine(database_url, pool_size=4), owns_engine=True)
+    await driver.open()
+    held = new_job(key="held", fingerprint=1)
+    await driver.enqueue(held)
+    plain = [new_job() for _ in range(40)]
+    same_key = [new_job(key="shared", fingerprint=7) for _ in range(10)]
+    refused = [new_job(key="held", fingerprint=2), new_job(key="held", fingerprint=1, on_conflict="error")]
+    bad = replace(new_job(), priority=40_000)
+    answers = await asyncio.gather(
+        *(driver.enqueue(job) for job in (*plain, *same_key, *refused, bad)), return_exceptions=True
+    )
+    stored = [answer for answer in answers if isinstance(answer, Enqueued)]
+    assert [answer.id for answer in stored[:40]] == [job.id for job in plain]
+    shared = stored[40:]
+    assert len({answer.id for answer in shared}) == 1
+    assert sum(not answer.deduped for answer in shared) == 1
+    assert [type(answer) for answer in answers[50:]] == [IdempotencyMismatch, JobDuplicate, RequestInvalid]
+    assert sum((await driver.stats()).by_state.values()) == 42
+    await driver.close()

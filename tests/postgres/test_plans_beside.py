@@ -1,0 +1,63 @@
+"""Plans of the statements beside the hot path: bounded by what they are about, never by what the store holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.drivers.postgres import describe, expire, listing, purge, reap, retry
+from tests.postgres.test_plans import GROWING, plan, session
+
+__all__ = ["session"]
+
+pytestmark = pytest.mark.postgres
+
+BESIDE = {
+    "describe": describe._DESCRIBE,
+    "attempts": describe._ATTEMPTS,
+    "finished among": describe._FINISHED_AMONG,
+    "retry": retry._RETRY,
+    "why not retried": retry._WHY_NOT,
+    "expire": expire._EXPIRE,
+    "purge": purge._PURGE,
+    "purge of keys": purge._PURGE_KEYS,
+    "newest jobs": listing._PAGE.replace("<candidates>", listing._ENVELOPES),
+    "done jobs": listing._PAGE.replace("<candidates>", listing._ENDED),
+    "dead jobs": listing._PAGE.replace("<candidates>", listing._ENDED_BADLY),
+    "dead letters": listing._DEAD,
+}
+# Read from end to end on purpose: what runs in the whole fleet is little.
+SWEEP = {"running"}
+
+
+@pytest.mark.parametrize("verb", BESIDE)
+async def test_no_statement_reads_a_growing_table_from_end_to_end(session: Any, verb: str) -> None:
+    assert _scanned(await plan(session, BESIDE[verb])) == set()
+
+
+@pytest.mark.parametrize("sql", [reap._SWEEP, reap._SURRENDER], ids=["reap", "surrender"])
+async def test_a_sweep_reads_running_jobs_and_no_other_growing_table(session: Any, sql: str) -> None:
+    assert _scanned(await plan(session, sql)) <= SWEEP
+
+
+@pytest.mark.parametrize("verb", ["newest jobs", "done jobs", "dead jobs"])
+async def test_a_page_is_read_in_order_without_sorting(session: Any, verb: str) -> None:
+    """A sort would first look at every candidate; only the page itself may be sorted."""
+    sorts = [node for node in await plan(session, BESIDE[verb]) if "Sort" in node["Node Type"]]
+    assert [node["Sort Key"] for node in sorts] == [["p.id DESC"]]
+
+
+def _scanned(nodes: list[dict[str, Any]]) -> set[str]:
+    full = {
+        node["Relation Name"]
+        for node in nodes
+        if node["Node Type"] == "Seq Scan" or ("Index" in node["Node Type"] and _reads_all(node))
+        if "Relation Name" in node
+    }
+    return full & GROWING
+
+
+def _reads_all(node: dict[str, Any]) -> bool:
+    """Say whether an index is read whole; a partial or an ordered one under a limit has its reason."""
+    return "Index Cond" not in node and "Filter" in node and node.get("Scan Direction") != "Backward"

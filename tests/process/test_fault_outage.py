@@ -1,0 +1,96 @@
+"""The database is away for longer than a lease: an outage of the queue's own database is nobody's failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.cli.devdb import DevPostgres
+from app.domain.job import JobId
+from app.domain.outcome import OutcomeKind
+from app.domain.state import State
+from tests.support.postgres import migrate
+from tests.support.processes import LEASE, Fleet, Service, eventually, fleet_on
+from tests.support.proxy import proxy_to
+from tests.support.store import Store, store_on
+
+pytestmark = [pytest.mark.process, pytest.mark.postgres, pytest.mark.timeout(120)]
+
+BODIES = ("faults.hold", "faults.hold_sync") * 2
+
+
+async def test_a_server_down_for_longer_than_a_lease_counts_against_no_job(
+    own_postgres: DevPostgres, folder: Path
+) -> None:
+    """A worker that starts meanwhile has seen no sweep fail: it knows from the server's start that it has to wait."""
+    url = own_postgres.dsn()
+    await migrate(url)
+    with fleet_on(url, folder) as fleet:
+        workers = [fleet.worker() for _ in range(2)]
+        async with store_on(url) as store:
+            await store.publish()
+            failing = await store.enqueue("faults.fail", {"times": 1})
+            jobs = await _running(fleet, store, workers)
+            await store.until(failing)
+            await asyncio.to_thread(own_postgres.stop, "immediate")
+            workers.append(fleet.worker())
+            await _two_leases_pass(fleet)
+            await asyncio.to_thread(own_postgres.start)
+            await _nothing_counted(store, jobs)
+            assert (await store.view(failing)).counters.attempt == 2
+            await _all_leave_in_order(workers)
+
+
+async def test_a_network_cut_for_longer_than_a_lease_counts_against_no_job(fleet: Fleet, store: Store) -> None:
+    """The server was there all the time: who could not reach it waits a lease before calling others crashed."""
+    async with proxy_to(fleet.url, fleet.folder) as proxy:
+        workers = [fleet.worker(OUTLAST_DATABASE_URL=proxy.url) for _ in range(2)]
+        jobs = await _running(fleet, store, workers)
+        proxy.cut()
+        await _two_leases_pass(fleet)
+        proxy.heal()
+        await _nothing_counted(store, jobs)
+        await _all_leave_in_order(workers)
+
+
+async def _running(fleet: Fleet, store: Store, workers: Sequence[Service]) -> list[JobId]:
+    """Start jobs on both workers: some end during the outage, some after it."""
+    for worker in workers:
+        await worker.ready()
+    jobs = [await store.enqueue(name, {"gate": "during"}) for name in BODIES]
+    jobs += [await store.enqueue(name, {"gate": "after"}) for name in BODIES]
+    jobs.append(await store.enqueue("faults.hold", {"gate": "after"}, max_attempts=1))
+    mine = {str(job_id) for job_id in jobs}
+
+    def begun() -> int:
+        return sum(event.job in mine for event in fleet.ledger.events("effect"))
+
+    await eventually(lambda: begun() == len(jobs), "all run")
+    return jobs
+
+
+async def _two_leases_pass(fleet: Fleet) -> None:
+    since = fleet.ledger.record("outage")
+    fleet.ledger.open("during")
+    await eventually(lambda: fleet.ledger.record("wait") - since > 2 * LEASE, "two leases pass")
+    fleet.ledger.open("after")
+
+
+async def _nothing_counted(store: Store, jobs: Sequence[JobId]) -> None:
+    for view in await store.all_until(jobs):
+        assert view.state is State.DONE
+        attempts = await store.attempts(view.id)
+        assert (view.counters.attempt, view.counters.crashes) == (1, 0), attempts
+        assert [a.outcome for a in attempts if a.counted] == [OutcomeKind.COMPLETED], attempts
+        assert {a.outcome for a in attempts} <= {OutcomeKind.LEASE_LOST, OutcomeKind.COMPLETED}, attempts
+
+
+async def _all_leave_in_order(workers: Sequence[Service]) -> None:
+    for worker in workers:
+        assert worker.code is None, "an outage ends no worker"
+        worker.terminate()
+    for worker in workers:
+        assert await worker.gone() == 0
