@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = "FAULTS_DIR"  # tells a process of ours where its ledger is
+FOLDER = "LEDGER_DIR"  # tells a process of ours where its ledger is
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _GATE_SECONDS = 60.0
 
