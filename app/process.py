@@ -40,6 +40,7 @@ from .settings import Settings
 ROLES = ("api", "worker")
 
 # A worker's claim, settle, hand-back and maintenance may each hold a connection at once; the API keeps two for reads.
+_GRACEFUL_SECONDS = 5.0
 _POOL_OF_ROLE = {"worker": 4, "api": 2}
 
 
@@ -123,7 +124,13 @@ class Process:
             is_started=self._started.is_set,
             is_draining=self._is_draining,
         )
-        server = HttpServer(create_app(services), host=self._bind[0], port=self._bind[1])
+        server = HttpServer(
+            create_app(services),
+            host=self._bind[0],
+            port=self._bind[1],
+            # A client that stalls must not use up the drain: what it sent is refused, not given up.
+            graceful_seconds=min(_GRACEFUL_SECONDS, self._settings.drain_seconds / 2),
+        )
         return ApiRole(server, services, count=self._driver.stats)
 
     def _admin(self) -> AdminListener:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from ..domain.errors import (
     DriverUnavailable,
@@ -52,9 +53,11 @@ def exit_code_of(error: OutlastError) -> int:
 
 def fail(cause: str, *, fix: str) -> None:
     """Say what went wrong and what to do, one line each."""
-    sys.stderr.write(f"error: {' '.join(cause.split())}\n  fix: {' '.join(fix.split())}\n")
+    say(f"error: {' '.join(cause.split())}\n  fix: {' '.join(fix.split())}")
 
 
 def say(line: str) -> None:
-    """Talk to the person at the terminal."""
-    sys.stderr.write(f"{line}\n")
+    """Talk to the person at the terminal; a terminal that is gone or full does not end the process."""
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, cast
+from uuid import uuid4
 
 import asyncpg
 import pytest
 from sqlalchemy import create_engine as create_sync_engine
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from app.domain.errors import (
@@ -291,3 +293,36 @@ async def test_contention_is_tried_again_and_then_given_up(database_url: str) ->
         with pytest.raises(DriverUnavailable):
             await db.run(contended)
         assert calls == -6
+
+
+@pytest.mark.postgres
+async def test_a_connection_the_server_refuses_is_driver_unavailable(database_url: str) -> None:
+    """What a pool's connection attempt raises is of a family of its own, apart from a statement's errors."""
+    absent = make_url(database_url).set(database="there_is_no_such_database")
+    driver = PostgresDriver(create_engine(absent.render_as_string(hide_password=False)), owns_engine=True)
+    with pytest.raises(DriverUnavailable, match="3D000"):
+        await driver.open()
+    await driver.close()
+    stranger = make_url(database_url).set(username="there_is_no_such_role")
+    driver = PostgresDriver(create_engine(stranger.render_as_string(hide_password=False)), owns_engine=True)
+    with pytest.raises(DriverUnavailable, match="28"):
+        await driver.ping()
+    await driver.close()
+
+
+@pytest.mark.postgres
+async def test_a_server_without_a_free_connection_is_driver_unavailable(database_url: str) -> None:
+    role = f"crowded_{uuid4().hex}"
+    engine = create_engine(database_url, pool_size=1)
+    async with engine.connect() as admin:
+        await admin.exec_driver_sql(f"create role {role} login connection limit 0")
+        crowded = make_url(database_url).set(username=role)
+        driver = PostgresDriver(create_engine(crowded.render_as_string(hide_password=False)), owns_engine=True)
+        try:
+            with pytest.raises(DriverUnavailable, match="53300") as refused:
+                await driver.ping()
+            assert refused.value.retryable
+        finally:
+            await driver.close()
+            await admin.exec_driver_sql(f"drop role {role}")
+    await engine.dispose()

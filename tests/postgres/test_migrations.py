@@ -211,3 +211,11 @@ def test_no_package_in_the_checkout_shadows_the_library() -> None:
 def _driver(url: str) -> tuple[PostgresDriver, Any]:
     engine = create_engine(url, pool_size=1)
     return PostgresDriver(engine), engine
+
+
+async def test_a_revision_that_is_not_there_is_refused_with_a_repair(empty_database_url: str) -> None:
+    with pytest.raises(SettingsInvalid, match="zzz") as refused:
+        await migrations.upgrade(empty_database_url, revision="zzz")
+    assert "head" in refused.value.fix
+    with pytest.raises(SettingsInvalid, match="zzz"):
+        migrations.sql(revision="zzz")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -121,7 +121,8 @@ async def check(url: str | URL, *, schema: str = DEFAULT_SCHEMA) -> tuple[str, .
 def sql(*, schema: str = DEFAULT_SCHEMA, revision: str = "head") -> str:
     """Give the migrations as SQL text, to be read or run by hand; connects to nothing."""
     config = _config(schema)
-    command.upgrade(config, revision, sql=True)
+    with _readable_refusals():
+        command.upgrade(config, revision, sql=True)
     written = config.output_buffer
     return written.getvalue() if isinstance(written, io.StringIO) else ""
 
@@ -169,7 +170,8 @@ async def _locked(url: str | URL, schema: str, move: Callable[[Connection, Confi
             return False
         connection.execute(text(f"set local lock_timeout = '{_LOCK_TIMEOUT}'"))
         config.attributes["connection"] = connection
-        move(connection, config)
+        with _readable_refusals():
+            move(connection, config)
         return True
 
     deadline = asyncio.get_running_loop().time() + patience.total_seconds()
@@ -187,6 +189,17 @@ async def _locked(url: str | URL, schema: str, move: Callable[[Connection, Confi
                 fix="look for it in pg_stat_activity, then run `outlast migrate up` again",
             )
         await asyncio.sleep(0.05 + 0.2 * roll())
+
+
+@contextmanager
+def _readable_refusals() -> Iterator[None]:
+    """Say what alembic refuses, such as a revision that is not there, as an error with a repair."""
+    try:
+        yield
+    except CommandError as refused:
+        raise SettingsInvalid(
+            f"the schema cannot be moved: {refused}", fix="name a revision of this code, `head` or `base`"
+        ) from refused
 
 
 def _config(schema: str) -> Config:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from asyncpg import exceptions as pg
 from sqlalchemy import exc as sa
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
 from ...domain.errors import (
     DriverUnavailable,
@@ -68,6 +69,11 @@ def translate(error: BaseException) -> OutlastError | None:
     if isinstance(error, sa.DBAPIError):
         inner = error.orig.__cause__ if error.orig is not None and error.orig.__cause__ is not None else error.orig
         return DriverUnavailable(_said(error), fix=CHECK_DATABASE) if inner is None else translate(inner)
+    if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):
+        # What a connection attempt of the pool ends with: the dialect's own family, of neither SQLAlchemy's nor
+        # asyncpg's errors.
+        known = None if error.__cause__ is None else translate(error.__cause__)
+        return known or DriverUnavailable(f"PostgreSQL cannot be reached: {_said(error)}", fix=CHECK_DATABASE)
     if isinstance(error, pg.PostgresError):
         return _from_server(error)
     if isinstance(error, pg.DataError):
