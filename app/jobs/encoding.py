@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic_core import PydanticSerializationError
 
@@ -37,6 +37,31 @@ def encode_value(dump: Callable[..., object]) -> str:
     except _REFUSALS as exc:
         raise UnencodableError(_reason(exc)) from exc
     return text
+
+
+def refuse_silent_losses(root: object) -> None:
+    """Refuse what would be stored as something else without a word.
+
+    An open file or a generator would be read to its end into a list, once; keys like `1` and `"1"` would become one.
+
+    Raises:
+        UnencodableError: the value holds such a thing.
+    """
+    todo, seen = [root], set[int]()
+    while todo:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        if isinstance(value, Iterator):
+            raise UnencodableError(f"it holds a {type(value).__name__}, which can be read only once")
+        if isinstance(value, Mapping):
+            seen.add(id(value))
+            if len({str(key) for key in value}) != len(value):
+                raise UnencodableError("it holds two keys that are one in JSON")
+            todo.extend(value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            seen.add(id(value))
+            todo.extend(value)
 
 
 def _has_odd_float(root: object) -> bool:

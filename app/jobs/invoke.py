@@ -12,7 +12,7 @@ from typing import Any
 from ..domain.errors import JsonInvalid, PayloadTooLarge, ResultInvalid
 from ..domain.json_text import KIB, JsonLimits, decode
 from .context import JobContext
-from .encoding import UnencodableError, encode_value
+from .encoding import UnencodableError, encode_value, refuse_silent_losses
 from .handle import JobHandle
 from .jobtype import parse_payload
 
@@ -44,6 +44,7 @@ def encode_result(handle: JobHandle[Any, Any], value: object, *, max_bytes: int 
         ResultInvalid: it is not of the annotated type, has no JSON form, or is over a limit.
     """
     try:
+        refuse_silent_losses(value)
         text = encode_value(partial(handle.signature.result.dump_python, value))
         decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
     except (UnencodableError, JsonInvalid) as exc:
