@@ -169,6 +169,13 @@ def build_worker(settings: Settings, driver: JobDriver, telemetry: Telemetry) ->
     )
 
 
+def unserved_queues(settings: Settings) -> dict[str, str]:
+    """Give the job types of this process whose queue its worker does not serve, with that queue."""
+    served = {share.queue for share in parse_queues(settings.queues)}
+    handles = load_registry(settings.jobs)
+    return {handle.name: handle.policy.queue for handle in handles if handle.policy.queue not in served}
+
+
 def build_auth(settings: Settings, *, host: str, is_dev: bool) -> Auth:
     """Decide how callers are known; refuses to serve strangers."""
     key = None if settings.api_key_file is None else read_key_file(settings.api_key_file)

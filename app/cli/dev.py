@@ -96,7 +96,11 @@ def _complete(settings: Settings, url: str, *, no_demo: bool) -> Settings:
     from ..bootstrap import DEMO_JOBS
 
     jobs = settings.jobs if no_demo or DEMO_JOBS in settings.jobs else (*settings.jobs, DEMO_JOBS)
-    return settings.model_copy(update={"database_url": url, "jobs": jobs})
+    complete = settings.model_copy(update={"database_url": url, "jobs": jobs})
+    if "queues" in settings.model_fields_set:
+        return complete
+    # Whoever tries a job of their own should not have to name its queue twice.
+    return complete.model_copy(update={"queues": ",".join([complete.queues, *_others(complete)])})
 
 
 @contextmanager
@@ -109,8 +113,8 @@ def _database(address: str | None, data_dir: Path, *, reset: bool) -> Iterator[t
     postgres = DevPostgres(data_dir / "pg", say=say)
     if reset:
         postgres.wipe()
+    postgres.start()
     try:
-        postgres.start()
         postgres.supervise()
         yield postgres.dsn(), postgres
     finally:
@@ -132,10 +136,20 @@ def _banner(at: Addresses, settings: Settings, *, seconds: float) -> tuple[str, 
         "  see what else it can do:",
         f"    curl -sS {url}/v1/job-types",
         "  read jobs from a second terminal:",
-        f"    OUTLAST_DATABASE_URL='{settings.database_url}' {_COMMAND} jobs list",
+        f"    OUTLAST_DATABASE_URL='{_plain(settings.database_url)}' {_COMMAND} jobs list",
         "  stop: Ctrl-C (running jobs are told, and run again at the next start)",
         "",
     )
+
+
+def _others(settings: Settings) -> list[str]:
+    from ..bootstrap import unserved_queues
+
+    return sorted(set(unserved_queues(settings).values()))
+
+
+def _plain(url: str | None) -> str:
+    return str(url).replace("postgresql+asyncpg://", "postgresql://", 1)
 
 
 def _free_port(wanted: int | None, default: int) -> int:

@@ -101,10 +101,13 @@ class DevPostgres:
                 raise
 
     def stop(self, mode: StopMode = "fast", *, within: timedelta = _STOP_BUDGET) -> None:
-        """Stop the server and its supervision. Past `within` it is ended without a checkpoint; double stop is fine."""
+        """Stop the server and its supervision; one that another process holds is left alone.
+
+        Past `within` it is ended without a checkpoint. A double stop is fine.
+        """
         self.retire()
         with self._guard:
-            running = self._running()
+            running = self._own()
             if running is not None:
                 running.stop(mode, within)
             self._postmaster = None
@@ -118,7 +121,7 @@ class DevPostgres:
         """Kill the postmaster outright, as a power cut would; it stays down until `start`."""
         self.retire()
         with self._guard:
-            running = self._running()
+            running = self._own()
             if running is not None:
                 running.kill()
             self._postmaster = None
@@ -127,7 +130,7 @@ class DevPostgres:
     def restart(self, mode: StopMode = "fast") -> None:
         """Stop and start; supervision, if on, goes on."""
         with self._guard:
-            running = self._running()
+            running = self._own()
             if running is not None:
                 running.stop(mode, _STOP_BUDGET)
             self._postmaster = None
@@ -174,6 +177,10 @@ class DevPostgres:
     def _running(self) -> Postmaster | None:
         found = self._postmaster or Postmaster.find(self.cluster.data)
         return found if found is not None and found.is_alive() else None
+
+    def _own(self) -> Postmaster | None:
+        """Give the running server if the folder is held by this object: nobody stops somebody else's."""
+        return None if self._lock_file is None else self._running()
 
     def _adopt(self) -> Postmaster | None:
         """Take over a server whose starter was killed; one that is on its way out is helped along."""

@@ -83,7 +83,7 @@ def enqueue(
     queue: Annotated[str | None, typer.Option(help="Queue, instead of the job type's.")] = None,
     priority: Annotated[int | None, typer.Option(help="0 (first) to 9.", min=0, max=9)] = None,
     delay: Annotated[float | None, typer.Option(help="Seconds until it may start.", min=0)] = None,
-    wait: Annotated[float | None, typer.Option(help="Wait so many seconds for the end; 3 if it does not come.")] = None,
+    wait: Annotated[float | None, typer.Option(help="Wait so many seconds for the end; exit code 3 without.")] = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
@@ -107,7 +107,10 @@ def enqueue(
     view, answer = with_jobs(db, place)
     if answer.deduped:
         say(f"the key is held by {view.id}; nothing was added")
-    _show(view, as_json=as_json, deduped=answer.deduped, key_expires_at=answer.key_expires_at)
+    if wait is None or as_json:
+        _show(view, as_json=as_json, deduped=answer.deduped, key_expires_at=answer.key_expires_at)
+    else:
+        print_job(view)
     if wait is not None and view.state not in TERMINAL:
         raise typer.Exit(TIMED_OUT)
     if wait is not None and view.state is not State.DONE:

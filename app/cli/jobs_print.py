@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from ..domain.snapshot import AttemptView, JobView
+from .report import say
 
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 _BIDI = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
@@ -35,6 +36,9 @@ def print_document(
 
 def print_table(views: Sequence[JobView]) -> None:
     """Print jobs as a table, columns as wide as they need."""
+    if not views:
+        say("no jobs")
+        return
     rows = [_COLUMNS, *(_row(view) for view in views)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     for row in rows:

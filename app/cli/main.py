@@ -7,6 +7,7 @@ stderr; a failure is one line of cause and one line of repair.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,8 +59,6 @@ def openapi(
     path: Annotated[str, typer.Option(help="The committed document.")] = "openapi/openapi.json",
 ) -> None:
     """Print the OpenAPI document of the HTTP API, or check the committed one."""
-    from pathlib import Path
-
     from ..bootstrap import openapi_document
 
     document = openapi_document()
@@ -75,8 +74,11 @@ def openapi(
 
 def main() -> None:
     """Run the command line; every `OutlastError` becomes two lines and an exit code."""
+    # Modules of OUTLAST_JOBS lie where the command is called, also when it is an installed script.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     try:
-        app()
+        app(prog_name="outlast")
     except OutlastError as error:
         fail(f"{error.code}: {error.cause}", fix=error.fix)
         sys.exit(exit_code_of(error))

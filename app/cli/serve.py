@@ -81,11 +81,14 @@ def run(
 
 
 def _run(settings: Settings, roles: tuple[str, ...]) -> None:
+    from ..bootstrap import unserved_queues
     from ..process import Process
     from ..settings import unknown_variables
 
     for name in unknown_variables():
         say(f"warning: {name} is not a setting and is ignored")
+    for name, queue in unserved_queues(settings).items() if "worker" in roles else ():
+        say(f"warning: {name} goes to the queue {queue}, which this worker does not serve; OUTLAST_QUEUES may add it")
 
     def announce(at: Addresses) -> None:
         where = f"API on {at.api}, " if at.api else ""

@@ -61,7 +61,7 @@ class AdminListener:
         except OSError as exc:
             raise SettingsInvalid(
                 f"the admin listener cannot have {self._host}:{self._wanted_port}: {exc.strerror}",
-                fix="choose a free port with OUTLAST_ADMIN_BIND",
+                fix="choose a free port with --admin-port or OUTLAST_ADMIN_BIND",
             ) from exc
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="admin", daemon=True)
         self._thread.start()

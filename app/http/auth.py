@@ -74,7 +74,9 @@ class Auth:
             return _OPEN_IDENTITY
         secret = _bearer_secret(headers)
         if not hmac.compare_digest(hashlib.sha256(secret).digest(), self._digest):
-            raise Unauthenticated("this key is not known here", fix="send the key of API_KEY_FILE as a bearer token")
+            raise Unauthenticated(
+                "this key is not known here", fix="send the key in the file of OUTLAST_API_KEY_FILE as a bearer token"
+            )
         return _BOOTSTRAP_IDENTITY
 
 
@@ -87,8 +89,10 @@ def decide_auth(*, host: str, key: str | None, is_dev: bool) -> Auth:
         return Auth(key)
     if not is_loopback(host):
         raise SettingsInvalid(
-            f"there is no key and {host or 'every interface'} can be reached from other machines",
-            fix="name a file with a key in OUTLAST_API_KEY_FILE, or bind to 127.0.0.1 with `outlast dev`",
+            f"there is no key and {host} can be reached from other machines"
+            if host
+            else "there is no key, and which address the server binds to is not known here",
+            fix="name a file with a key in OUTLAST_API_KEY_FILE, for example one made with `openssl rand -hex 32`",
         )
     if not is_dev:
         raise SettingsInvalid(

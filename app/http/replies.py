@@ -21,8 +21,8 @@ RETRY_AFTER = {"Retry-After": "1"}
 
 
 def reply(document: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Give a document as an answer."""
-    return Response(render(document), status_code=status, media_type=JSON_TYPE, headers=dict(headers or {}))
+    """Give a document as an answer, with a line end for whoever reads it in a terminal."""
+    return Response(render(document) + b"\n", status_code=status, media_type=JSON_TYPE, headers=dict(headers or {}))
 
 
 def reply_job(request: Request, identity: Identity, view: JobView, **more: object) -> Response:

@@ -152,6 +152,18 @@ def test_a_folder_in_use_is_refused(root: Path, make: Callable[..., DevPostgres]
     finish(first)
 
 
+def test_a_refused_start_leaves_the_other_process_its_server(root: Path, make: Callable[..., DevPostgres]) -> None:
+    first = make()
+    first.start()
+    pid = first.pid
+    second = make()
+    with pytest.raises(DriverUnavailable, match="in use"):
+        second.start()
+    second.stop()
+    second.kill()
+    assert first.pid == pid
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_group_takes_the_server_away_for_a_moment_only(
     sent: signal.Signals, root: Path, make: Callable[..., DevPostgres]

@@ -49,12 +49,13 @@ def run(home: Path, *words: str, **variables: str) -> subprocess.CompletedProces
 
 def outlast(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the console script as its entry point is written down in the wheel."""
-    script = (
-        "import sys; from importlib.metadata import entry_points;"
-        "(entry,) = entry_points(group='console_scripts', name='outlast');"
-        "sys.argv[0] = 'outlast'; sys.exit(entry.load()())"
+    script = home / "bin" / "outlast"
+    script.write_text(
+        "import sys\nfrom importlib.metadata import entry_points\n"
+        "(entry,) = entry_points(group='console_scripts', name='outlast')\n"
+        "sys.exit(entry.load()())\n"
     )
-    return run(home, "-c", script, *words, **variables)
+    return run(home, str(script), *words, **variables)
 
 
 def test_the_wheel_holds_the_tree_as_outlast_and_nothing_else(wheel: Path) -> None:
@@ -101,3 +102,14 @@ def test_the_installed_package_migrates_a_database(elsewhere: Path, empty_databa
         assert done.returncode == 0, done.stdout + done.stderr
     status = outlast(elsewhere, "migrate", "status", OUTLAST_DATABASE_URL=empty_database_url)
     assert status.returncode == 0, status.stdout + status.stderr
+
+
+def test_a_module_beside_the_caller_is_found_by_the_installed_script(elsewhere: Path) -> None:
+    (elsewhere / "shop").mkdir(exist_ok=True)
+    (elsewhere / "shop" / "jobs.py").write_text(
+        "from outlast.jobs import job\n@job('shop.greet')\nasync def greet() -> str:\n    return 'hello'\n"
+    )
+    # The store refuses to open, which comes after the modules were read.
+    done = outlast(elsewhere, "worker", OUTLAST_JOBS="shop.jobs", OUTLAST_DATABASE_URL="redis://localhost/0")
+    assert done.returncode == 64
+    assert "NOT_IMPLEMENTED" in done.stderr

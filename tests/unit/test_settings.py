@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap import address_of, build_driver
+from app.bootstrap import address_of, build_driver, unserved_queues
 from app.domain.errors import NotImplementedYet, SettingsInvalid
 from app.drivers.opening import open_driver
 from app.process import Process
@@ -113,3 +113,9 @@ def test_the_api_refuses_to_serve_strangers(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("k" * 40)
     Process(settings.model_copy(update={"api_key_file": key}), ("api",), announce=lambda _places: None)
+
+
+def test_a_job_type_whose_queue_is_not_served_is_named() -> None:
+    declared = Settings.read(jobs=("tests.support.jobs_queues",), queues="default,mail")
+    assert unserved_queues(declared) == {"queues.report": "reports"}
+    assert unserved_queues(declared.model_copy(update={"queues": "default,mail,reports:2"})) == {}
