@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -36,6 +38,7 @@ from .lifecycle.pulse import LoopPulse
 from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown, run_process
 from .settings import Settings
+from .worker.containment import contain_tasks
 
 ROLES = ("api", "worker")
 
@@ -85,13 +88,23 @@ class Process:
             DriverUnavailable: the database did not answer within `start_seconds`.
             SchemaOutdated: migrations are missing.
         """
-        return run_process(self._main, shutdown=self._shutdown, loop_factory=uvloop.new_event_loop)
+        return run_process(self._main, shutdown=self._shutdown, loop_factory=self._new_loop)
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        """Give a loop whose tasks are contained from the first on: those that run the process are ours as well."""
+        loop = uvloop.new_event_loop()
+        contain_tasks(loop, on_refused=self._telemetry.cancel_refused, own="")  # all of them: nobody else runs here
+        return loop
 
     async def _main(self) -> int:
         admin = self._admin()
         self._pulse.start()
         admin.start()
-        try:
+        async with AsyncExitStack() as ending:  # in the reverse order, each whatever became of the one before
+            ending.callback(self._pulse.stop)
+            ending.callback(admin.stop)
+            ending.push_async_callback(_in_own_thread, lambda: self._last(self._shutdown))
+            ending.push_async_callback(close_driver, self._driver)
             opening = open_driver(self._driver, within=timedelta(seconds=self._settings.start_seconds))
             if not await self._shutdown.unless_requested(opening):
                 return 0
@@ -99,11 +112,6 @@ class Process:
                 self._telemetry.store_is_volatile(self._driver.capabilities.name)
             self._started.set()
             return await self._shutdown.serve(self._roles(admin))
-        finally:
-            await close_driver(self._driver)
-            await asyncio.to_thread(self._last, self._shutdown)
-            admin.stop()
-            self._pulse.stop()
 
     def _roles(self, admin: AdminListener) -> list[Role]:
         api = None if self._auth is None else self._api(self._auth)
@@ -151,6 +159,22 @@ class Process:
 
     def _is_draining(self) -> bool:
         return self._shutdown.is_draining
+
+
+async def _in_own_thread(step: Callable[[], None]) -> None:
+    """Do something that blocks. The loop's own threads may have been shut down by then, by a body or by the process."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 - for whoever waits
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="outlast.last").start()
+    await asyncio.wrap_future(done)
 
 
 def _check_pool(settings: Settings, roles: Sequence[str]) -> None:

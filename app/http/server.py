@@ -10,12 +10,15 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from ..domain.errors import SettingsInvalid
 from ..lifecycle.tasks import first_of, start_task
+from .bounded import BoundedProtocol, WireLimits, most_connections
 
 _BACKLOG = 2_048
 
@@ -23,12 +26,21 @@ _BACKLOG = 2_048
 class HttpServer:
     """Serves one application on `host:port`; port 0 takes a free one. `has_ended` is set once nothing is served."""
 
-    def __init__(self, app: FastAPI, *, host: str, port: int, graceful_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        host: str,
+        port: int,
+        graceful_seconds: float = 5.0,
+        limits: WireLimits | None = None,
+    ) -> None:
         self._app = app
         self._host = host
         self._port = port
         config = uvicorn.Config(
             app,
+            http=_protocol(limits or WireLimits(connections=most_connections())),
             log_config=None,
             access_log=False,
             lifespan="off",  # run here, where a failure is an exception and not an exit
@@ -96,6 +108,11 @@ class _QuietServer(uvicorn.Server):
         self.on_started()
 
 
+def _protocol(limits: WireLimits) -> type[asyncio.Protocol]:
+    """Give what uvicorn makes a connection's protocol with: it calls it, and asks nothing else of it."""
+    return cast("type[asyncio.Protocol]", partial(BoundedProtocol, limits=limits))
+
+
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -105,6 +122,6 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as exc:
         listening.close()
         raise SettingsInvalid(
-            f"the API cannot have {host}:{port}: {exc.strerror}", fix="choose a free port with OUTLAST_BIND"
+            f"the API cannot have {host}:{port}: {exc.strerror}", fix="choose a free port with --port or OUTLAST_BIND"
         ) from exc
     return listening

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 
-from ..domain.errors import Draining
+from ..domain.errors import Draining, Internal
 from .drain import DrainBudget, DrainNotice
 from .tasks import first_of, start_task
 
@@ -155,6 +155,10 @@ class Role(ABC):
             await self.live(life)
         except Exception as error:  # noqa: BLE001 - kept for whoever awaits start or stop; a role always ends
             life.fail(error)
+        except BaseException as error:  # noqa: BLE001 - an exit or a cancel is a death, and not that of who waits
+            dead = Internal(f"the {self.name} was ended by {type(error).__name__}", fix="look for what raised it")
+            dead.__cause__ = error
+            life.fail(dead)
         finally:
             self._phase = Phase.STOPPED
             self._last_failure = life.failure

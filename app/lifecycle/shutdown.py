@@ -22,6 +22,7 @@ from typing import Any
 from ..observability.logging import flush_log
 from ..observability.telemetry import Telemetry
 from .drain import DrainNotice
+from .loop_run import closing, run_until_done
 from .role import Role
 from .tasks import start_in, start_task
 from .watchdog import Watchdog, briefly
@@ -133,15 +134,26 @@ class Shutdown:
     async def serve(self, roles: Sequence[Role]) -> int:
         """Start the roles in order, wait until told to leave or until one fails, drain them all, give the exit code.
 
-        Raises what the start of a role raises, after stopping those that had started. Roles close in the order given.
+        Raises what the start of a role raises, after stopping those that had started. Roles close in the order given,
+        also when this is cancelled.
         """
         self._roles = tuple(roles)
         self._listen()
         failures: list[BaseException] = []
+        cancelled: asyncio.CancelledError | None = None
         if await self._start_all():
-            failures += await self._until_told()
+            try:
+                failures += await self._until_told()
+            except asyncio.CancelledError as error:
+                # Whoever it was: the roles still hold work that has to go back in order.
+                cancelled = error
+                failures.append(error)
+                self.request("cancelled")
+                self._telemetry.role_failed("process", error)
         code = await self._drain(failures)
         self._telemetry.drain_ended(exit_code=code, seconds=self._monotonic() - self.request("over").started)
+        if cancelled is not None:
+            raise cancelled
         return code
 
     def _listen(self) -> None:
@@ -226,6 +238,10 @@ class Shutdown:
             briefly(flush_log)
             self._end(code)
 
+    def loop_left(self, by: str, at: str) -> None:
+        """Say that something made the loop's run end, which then goes on."""
+        self._telemetry.loop_left(by, at=at)
+
     def _last_words(self, code: int, why: str) -> None:
         held = [name for role in self._roles for name in role.held()]
         self._telemetry.process_ended(exit_code=code, why=why, abandoned=held)
@@ -239,12 +255,14 @@ def run_process(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
     """Run a process's coroutine under the shutdown's signals and give its exit code, or end the process with it."""
-    with shutdown.installed(), asyncio.Runner(loop_factory=loop_factory) as runner:
+    runner = asyncio.Runner(loop_factory=loop_factory)
+    with shutdown.installed(), closing(runner, on_left=shutdown.loop_left):
         # The loop's own would be waited for without a bound, with whatever runs in it.
         threads = ThreadPoolExecutor(thread_name_prefix="outlast.default")
         runner.get_loop().set_default_executor(threads)
         try:
-            code = runner.run(main())
+            task = run_until_done(runner.get_loop(), main(), on_left=shutdown.loop_left)
+            code = ExitCode.LOOP_DIED if task.cancelled() else task.result()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
         shutdown.finish(code)

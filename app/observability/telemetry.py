@@ -216,6 +216,14 @@ class Telemetry:
 
     # --- the process -------------------------------------------------------------------------------------------------
 
+    def loop_left(self, by: str, *, at: str = "") -> None:
+        """Code of a body's ended the event loop's run, which goes on: `by` an exit, or a stop; `at` its place."""
+        self._warn("loop.left", by=by, at=at)
+
+    def cancel_refused(self, task: str) -> None:
+        """A body tried to cancel a task of the worker's own."""
+        self._warn("cancel.refused", task=task)
+
     def drain_started(self, *, cause: str, seconds: float) -> None:
         """The process has begun to leave."""
         self._say("info", "drain.started", cause=cause, seconds=seconds)
@@ -250,6 +258,14 @@ class Telemetry:
             tap(event, {"error": type(error).__name__, **facts})
         if missed is not None and self._log is not None:
             self._log.warning(event, error=type(error).__name__, code=code_of(error), also=missed, **facts)
+
+    def _warn(self, event: str, **facts: object) -> None:
+        """Say what a body may cause at any rate: one line every few seconds."""
+        missed = self._throttle.admit(event)
+        for tap in self._taps:
+            tap(event, facts)
+        if missed is not None and self._log is not None:
+            self._log.warning(event, also=missed, **facts)
 
     def _say(self, level: Level, event: str, **facts: object) -> None:
         for tap in self._taps:

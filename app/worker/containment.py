@@ -1,7 +1,8 @@
-"""Keeps what a body's tasks raise inside the body: `SystemExit` in a child task would leave through the event loop.
+"""Keeps what a body does to the loop's tasks inside the body: an exit in a child task, a cancel of tasks not its own.
 
-asyncio lets `SystemExit` and `KeyboardInterrupt` of any task end the loop's run, and with it the worker and all its
-other jobs. A task factory wraps the tasks that bodies create, and only those, so that they fail with a stand-in.
+asyncio lets `SystemExit` and `KeyboardInterrupt` of any task end the loop's run, and any code cancel any task. A task
+factory wraps the tasks that bodies create, so that they fail with a stand-in, and makes the worker's own tasks refuse
+to be cancelled by a body. What escapes it, like a callback's exit, is met where the loop is run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 # Set in the context of a body, inherited by every task it creates: the only way to know whose child a task is.
-_IN_BODY: ContextVar[bool] = ContextVar("outlast_in_body", default=False)
+_BODY: ContextVar[object | None] = ContextVar("outlast_body", default=None)
+_OWN_NAME = "outlast."  # what the names of our own tasks begin with; on a loop we share, the others are their owner's
 
 
 class BodyExit(Exception):
@@ -54,31 +56,73 @@ class ContainedCoroutine(Coroutine[Any, Any, Any]):
         self._inner.close()
 
 
+class OwnTask(asyncio.Task[Any]):
+    """A task that no body created. Of ours, a body cancels the one it runs in and no other."""
+
+    body: object | None = None
+
+    def cancel(self, msg: object = None) -> bool:
+        """Cancel it, unless a body asks that it is none of the business of."""
+        asking = _BODY.get()
+        if asking is None or asking is self.body:
+            return super().cancel(msg)
+        factory = self.get_loop().get_task_factory()
+        if not isinstance(factory, TaskFactory) or not self.get_name().startswith(factory.own):
+            return super().cancel(msg)
+        factory.on_refused(self.get_name())
+        return False
+
+
+class TaskFactory:
+    """Makes the tasks of one loop, in front of the factory it had; `users` counts who wants it there."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_refused: Callable[[str], object], own: str) -> None:
+        self.on_refused = on_refused
+        self.own = own
+        self.users = 0
+        self._loop = loop
+        self._before = loop.get_task_factory()
+
+    def __call__(self, on: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - asyncio's own types
+        """Make a task."""
+        context = options.get("context")
+        is_child = _BODY.get() is not None or (context is not None and context.get(_BODY) is not None)
+        if is_child and asyncio.iscoroutine(work):
+            work = ContainedCoroutine(work)
+        if self._before is not None:
+            return self._before(on, work, **options)
+        return asyncio.Task(work, loop=on, **options) if is_child else OwnTask(work, loop=on, **options)
+
+    def leave(self) -> None:
+        """Take it off the loop with its last user."""
+        self.users -= 1
+        if not self.users and self._loop.get_task_factory() is self:
+            self._loop.set_task_factory(self._before)
+
+
 def _stand_in(error: BaseException) -> BodyExit:
     return BodyExit(f"a task of the body raised {type(error).__name__}")
 
 
-def enter_body() -> None:
-    """Mark the current context as a body's; tasks made in it from now on are contained."""
-    _IN_BODY.set(True)
+def enter_body(task: asyncio.Task[Any] | None = None) -> None:
+    """Mark the current context as a body's, run by `task`; tasks made in it from now on are contained."""
+    body = object()
+    _BODY.set(body)
+    if isinstance(task, OwnTask):
+        task.body = body
 
 
-def contain_tasks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    """Install the task factory on a loop, in front of the one it has; gives the way to take it off again."""
-    before = loop.get_task_factory()
+def contain_tasks(
+    loop: asyncio.AbstractEventLoop, *, on_refused: Callable[[str], object], own: str = _OWN_NAME
+) -> Callable[[], None]:
+    """Install the task factory on a loop that has none yet; gives the way to take it off again.
 
-    def make_task(on: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - asyncio's own types
-        context = options.get("context")
-        is_child = _IN_BODY.get() if context is None else context.get(_IN_BODY, False)
-        contained = ContainedCoroutine(work) if is_child and asyncio.iscoroutine(work) else work
-        if before is None:
-            return asyncio.Task(contained, loop=on, **options)
-        return before(on, contained, **options)
-
-    loop.set_task_factory(make_task)
-
-    def restore() -> None:
-        if loop.get_task_factory() is make_task:
-            loop.set_task_factory(before)
-
-    return restore
+    `on_refused` hears the names of tasks that a body tried to cancel. Of the tasks that no body created, those whose
+    names begin with `own` are out of a body's reach.
+    """
+    factory = loop.get_task_factory()
+    if not isinstance(factory, TaskFactory):
+        factory = TaskFactory(loop, on_refused, own)
+        loop.set_task_factory(factory)
+    factory.users += 1
+    return factory.leave

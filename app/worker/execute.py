@@ -58,7 +58,7 @@ def ended_of(body: asyncio.Future[Ended]) -> Ended:
 
 
 async def _run_async(call: Call) -> Ended:
-    enter_body()
+    enter_body(asyncio.current_task())
     _correlate(call)
     try:
         bound = bind(call.handle, call.payload, call.context)
@@ -69,6 +69,7 @@ async def _run_async(call: Call) -> Ended:
 
 
 def _run_sync(call: Call) -> Ended:
+    enter_body()
     _correlate(call)
     try:
         bound = bind(call.handle, call.payload, call.context)

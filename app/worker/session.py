@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from ..domain.errors import Internal
 from ..domain.verdict import Reason
 from ..drivers.protocol import JobDriver, Wake
 from ..jobs.client import Client
@@ -33,6 +34,8 @@ from .run import Bench
 from .settler import Settler
 from .showing import Showing
 from .stall import StallWatch
+
+_CANCEL_FIX = "look for code that cancels tasks it did not create, like all those of asyncio.all_tasks()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +182,10 @@ class Session:
         """Run a part; one that dies takes no run with it, its life is drained instead."""
         try:
             await part
+        except asyncio.CancelledError:
+            # Parts end by events: this is a stranger's doing, or the life's own end, which has its failure by then.
+            self.life.fail(Internal("a part of the worker was cancelled", fix=_CANCEL_FIX))
+            raise
         except Exception as error:  # noqa: BLE001 - reported to the life's owner
             self.life.fail(error)
 

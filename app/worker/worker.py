@@ -83,6 +83,14 @@ class Worker(Role):
         """Name the jobs in hand. Any thread."""
         return () if self._session is None else tuple(run.name() for run in self._session.roster.runs())
 
+    async def start(self) -> None:
+        """Start like any role, with its own task among those that no body can cancel."""
+        restore = self._contain()
+        try:
+            await super().start()
+        finally:
+            restore()
+
     def told(self, life: Life, notice: DrainNotice) -> None:
         """Tell every run."""
         if self._session is not None and self._session.life is life:
@@ -90,12 +98,15 @@ class Worker(Role):
 
     async def live(self, life: Life) -> None:
         """Be one life of the worker."""
-        restore = contain_tasks(asyncio.get_running_loop())
+        restore = self._contain()
         self._session = Session(self._kit, life)
         try:
             await self._session.live()
         finally:
             restore()
+
+    def _contain(self) -> Callable[[], None]:
+        return contain_tasks(asyncio.get_running_loop(), on_refused=self._telemetry.cancel_refused)
 
     def _stalled(self) -> None:
         """End the process from the heartbeat's thread: its loop has not moved for too long."""

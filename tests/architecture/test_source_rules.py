@@ -11,6 +11,7 @@ from tests.support.source import python_files, relative, repository_files, tree_
 # Where a task may be created without a TaskGroup around it, and who awaits it there.
 TASK_OWNERS = {
     "app/lifecycle/tasks.py": "gives each task a name; whoever asked for it keeps and awaits it",
+    "app/lifecycle/loop_run.py": "the process's own task, for which the loop is run",
     "app/drivers/postgres/enqueue_lane.py": "awaited when the driver closes",
     "app/drivers/postgres/notify.py": "awaited when the driver closes",
     "app/drivers/postgres/listen.py": "cancelled and awaited when the listening context closes",

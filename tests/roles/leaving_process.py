@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import uvloop
 
 from app.jobs.context import JobContext
-from app.jobs.handle import job
+from app.jobs.handle import JobHandle, job
 from app.lifecycle.role import Life, Role
 from app.lifecycle.shutdown import Shutdown, run_process
 from app.observability.logging import LogFormat, open_log
@@ -74,6 +76,84 @@ async def idle() -> None:
     pass
 
 
+def leave() -> None:
+    sys.exit(0)
+
+
+async def exits() -> None:
+    leave()
+
+
+async def beside(task: asyncio.Task[None]) -> None:
+    """Wait for a task, and outlive what it raises."""
+    await asyncio.wait({task})
+    task.exception()
+
+
+async def by_task() -> None:
+    await beside(asyncio.Task(exits()))
+
+
+async def by_callback() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda _: leave())
+    future.set_result(None)
+
+
+async def by_thread() -> None:
+    """An empty context, as a thread of one's own has it."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        asyncio.run_coroutine_threadsafe(exits(), loop).add_done_callback(
+            lambda _: loop.call_soon_threadsafe(ended.set)
+        )
+
+    threading.Thread(target=run).start()
+    await ended.wait()
+
+
+async def by_timer() -> None:
+    asyncio.get_running_loop().call_later(0, leave)
+
+
+async def by_soon() -> None:
+    asyncio.get_running_loop().call_soon(leave)
+
+
+async def by_stop() -> None:
+    asyncio.get_running_loop().stop()
+
+
+async def by_executor() -> None:
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+ESCAPES = {one.__name__: one for one in (by_task, by_callback, by_thread, by_timer, by_soon, by_stop, by_executor)}
+
+
+@job("escapes")
+async def escapes(how: str) -> None:
+    await ESCAPES[how]()
+    for _ in range(5):
+        await asyncio.sleep(0)  # what it left behind has its turn before this attempt ends
+    say("escaped", how)
+
+
+@job("cancels")
+async def cancels() -> None:
+    """Cancels all there is, where nobody can tell that it was a body."""
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    while not any(task.get_name() == "outlast.watch.worker" for task in asyncio.all_tasks()):
+        await asyncio.sleep(0)  # until the process has started
+    contextvars.Context().run(asyncio.get_running_loop().call_soon, cancel_all)
+    await asyncio.Event().wait()
+
+
 class Dying(Role):
     """A role that fails once it runs."""
 
@@ -96,14 +176,22 @@ def main(mode: str, seconds: float, loop: str) -> int:
         stall = timedelta(seconds=0.7 if mode == "stall" else 60)
         lease = timedelta(seconds=1.2 if mode == "sleeper" else 3)
         options = replace(QUICK, loop_stall=stall, lease=lease)
-        bench = Bench([told, deaf, thread, blocks, pool, hung, idle], options=options, telemetry=telemetry)
+        handles: list[JobHandle[Any, Any]] = [told, deaf, thread, blocks, pool, hung, idle, escapes, cancels]
+        bench = Bench(handles, options=options, telemetry=telemetry)
         name = {"stall": "blocks", "dying": "idle", "sleeper": "told"}.get(mode, mode)
+        if mode in ESCAPES:
+            await bench.enqueue("escapes", {"how": mode})
+            name = "told"
         await bench.enqueue(name)
         roles: list[Role] = [bench.worker, *([Dying("dying")] if mode == "dying" else [])]
         try:
             return await shutdown.serve(roles)
         finally:
-            await asyncio.to_thread(int)  # as a process does that stops something which blocks
+            if mode == "cancels":
+                for one in await bench.driver.reap():
+                    say("taken over", one.name, one.outcome, one.cause)
+            if mode != "by_executor":
+                await asyncio.to_thread(int)  # as a process does that stops something which blocks
 
     atexit.register(say, "the interpreter's own end")
     factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop

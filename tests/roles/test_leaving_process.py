@@ -164,6 +164,37 @@ def test_a_role_that_dies_ends_the_process_with_its_code(start: type[Child]) -> 
     assert any(line.startswith("role.failed") for line in child.lines)
 
 
+BY_EXIT = ("by_task", "by_callback", "by_thread", "by_timer", "by_soon")
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("how", [*BY_EXIT, "by_stop", "by_executor"])
+def test_what_leaves_through_the_loop_ends_neither_the_process_nor_a_neighbour(
+    start: type[Child], how: str, loop: str
+) -> None:
+    child = start(how, 5, loop)
+    child.until("attempt.completed escapes")
+    child.process.send_signal(signal.SIGTERM)
+    assert child.ends()[0] == 0
+    assert child.lines[-2:] == ["exit 0", "the interpreter's own end"]
+    assert f"escaped {how}" in child.lines
+    assert child.lines.count("attempt.started told") == 1
+    assert "told drain" in child.lines  # and not before, by any other reason
+    assert child.lines.count("loop.left") == (how != "by_executor")
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_stranger_that_cancels_every_task_ends_the_process_in_order(start: type[Child], loop: str) -> None:
+    child = start("cancels", 5, loop)
+    code, _ = child.ends()
+    assert code == 75
+    assert "taken over cancels interrupted worker_closed" in child.lines
+    assert child.lines[-2:] == ["exit 75", "the interpreter's own end"]
+    assert any(line.startswith("role.failed") for line in child.lines)
+    errors = child.process.stderr.read().splitlines() if child.process.stderr is not None else []
+    assert all(line.startswith("{") for line in errors), errors
+
+
 def test_a_loop_that_does_not_move_ends_the_process(start: type[Child]) -> None:
     child = start("stall", 5)
     child.until("attempt.started")

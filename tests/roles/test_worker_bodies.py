@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -131,6 +133,60 @@ async def test_an_exit_in_a_task_group_of_a_body_is_a_failure_that_names_it() ->
         error = (await bench.view(job_id)).error
         assert error is not None
         assert "SystemExit: enough" in error.message
+
+
+async def test_a_child_task_with_a_context_of_its_own_is_contained_too() -> None:
+    async def child() -> None:
+        sys.exit(0)
+
+    @job("context.job", retry=ONCE)
+    async def body() -> None:
+        await asyncio.get_running_loop().create_task(child(), context=contextvars.Context())
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("context.job", max_attempts=1)
+        await bench.until("attempt.dead", job_id)
+        error = (await bench.view(job_id)).error
+        assert error is not None
+        assert error.type == "SystemExit"
+
+
+async def test_a_body_cancels_itself_and_its_children_but_no_task_of_the_worker() -> None:
+    release = asyncio.Event()
+
+    @job("neighbour.job")
+    async def neighbour() -> str:
+        await release.wait()
+        return "fine"
+
+    @job("cancels.all", retry=ONCE)
+    async def body() -> None:
+        child = asyncio.ensure_future(asyncio.Event().wait())
+        own = [task for task in asyncio.all_tasks() if task.get_name().startswith("outlast.")]
+        refused = [task for task in own if task is not asyncio.current_task() and not task.cancel()]
+        assert len(refused) == len(own) - 1
+        assert child.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        current = asyncio.current_task()
+        assert current is not None
+        assert current.cancel()
+        await asyncio.Event().wait()
+
+    async with working(neighbour, body) as bench:
+        beside = await bench.enqueue("neighbour.job")
+        await bench.until("attempt.started", beside)
+        job_id = await bench.enqueue("cancels.all", max_attempts=1)
+        await bench.until("attempt.dead", job_id)
+        error = (await bench.view(job_id)).error
+        assert error is not None
+        assert error.type == "CancelledError"
+        release.set()
+        await bench.until("attempt.completed", beside)
+        assert bench.probe.of("cancel.refused")
+        after = await bench.enqueue("neighbour.job")
+        await bench.until("attempt.completed", after)
 
 
 async def test_a_child_task_cancelled_before_it_began_warns_of_nothing() -> None:
