@@ -14,20 +14,16 @@ from .options import WorkerOptions
 
 
 class Places:
-    """Counts places, in all and by queue. `on_freed` hears of every place given back."""
+    """Counts places, in all (`taken`) and by queue. `on_freed` hears of every place given back."""
 
     def __init__(self, options: WorkerOptions, *, on_freed: Callable[[], None]) -> None:
         self._on_freed = on_freed
         self._all = options.concurrency
         self._limits = {share.queue: share.limit or self._all for share in options.queues}
         self._taken = dict.fromkeys(self._limits, 0)
+        self.taken = 0
         self.is_empty = asyncio.Event()
         self.is_empty.set()
-
-    @property
-    def taken(self) -> int:
-        """Give how many places are taken."""
-        return sum(self._taken.values())
 
     def room(self) -> int:
         """Give how many jobs could start now."""
@@ -42,11 +38,13 @@ class Places:
     def take(self, queue: str) -> None:
         """Take a place."""
         self._taken[queue] = self._taken.get(queue, 0) + 1
+        self.taken += 1
         self.is_empty.clear()
 
     def give(self, queue: str) -> None:
         """Give a place back."""
         self._taken[queue] -= 1
+        self.taken -= 1
         if self.taken == 0:
             self.is_empty.set()
         self._on_freed()

@@ -21,7 +21,7 @@ from .run_signal import RunSignal
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Run:
-    """One claimed job. `is_settled` once its claim is no longer this worker's to write with."""
+    """One claimed job. `is_closed` once its outcome is known, `is_settled` once its claim is not ours to write with."""
 
     job: ClaimedJob
     handle: JobHandle[Any, Any]
@@ -31,6 +31,7 @@ class Run:
     started_at: float | None = None
     body: asyncio.Future[Ended] | None = field(default=None, repr=False)
     superseded_by: SettleAnswer | None = None
+    is_closed: bool = False
     is_settled: bool = False
     is_blocking: bool = False
 
@@ -79,15 +80,20 @@ class Roster:
         with self._lock:
             self._runs[run.job.token] = run
 
-    def remove(self, run: Run) -> None:
-        """Let a run go."""
+    def remove(self, run: Run) -> bool:
+        """Let a run go; False when it had gone before."""
         with self._lock:
-            self._runs.pop(run.job.token, None)
+            return self._runs.pop(run.job.token, None) is not None
 
     def runs(self) -> tuple[Run, ...]:
         """Give all runs."""
         with self._lock:
             return tuple(self._runs.values())
+
+    def has_open(self) -> bool:
+        """Say whether any run has an open attempt."""
+        with self._lock:
+            return any(not run.is_settled for run in self._runs.values())
 
     def tokens(self, lease: Lease) -> tuple[ClaimToken, ...]:
         """Give the claims still open under a lease."""

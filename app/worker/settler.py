@@ -1,15 +1,15 @@
 """The one exit of the worker: stores outcomes, in small batches as they come, until the store has answered for each.
 
 A settle that fails is repeated while the lease under it lasts, then left to the reaper; one value that the store
-refuses neither holds up nor fails its neighbours: a failure is stored in its place. Runs await `settle`; one task of
-the worker runs `run`.
+refuses neither holds up nor fails its neighbours: a failure is stored in its place. Runs `put`; one task of the worker
+runs `run`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..domain.errors import OutlastError, RequestInvalid
 from ..domain.outcome import Outcome, SettleAnswer, Settlement
@@ -24,28 +24,42 @@ BATCH = 100  # settlements of one statement
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pending:
-    """One outcome on its way. `fallback` is stored in its place when the store refuses its value."""
+    """One outcome on its way. A `fallback` is stored in its place once the store has refused its value.
+
+    `on_answer` hears what was stored and the store's answer, None when it was left to the reaper. It must not raise.
+    """
 
     run: Run
     outcome: Outcome
-    fallback: Outcome
-    answer: asyncio.Future[SettleAnswer | None] = field(repr=False)
+    on_answer: Callable[[Run, Outcome, SettleAnswer | None], None]
     is_unknown: bool = False
-    is_fallback: bool = False
+    fallback: Outcome | None = None
 
     @property
     def settlement(self) -> Settlement:
         """Give what is sent."""
-        return Settlement(token=self.run.job.token, outcome=self.fallback if self.is_fallback else self.outcome)
+        return Settlement(token=self.run.job.token, outcome=self.fallback or self.outcome)
+
+    def answered(self, answer: SettleAnswer | None) -> None:
+        """Hand out the answer."""
+        self.on_answer(self.run, self.fallback or self.outcome, answer)
 
 
 class Settler:
-    """Takes outcomes and gives the store's answers."""
+    """Takes outcomes and gives the store's answers. `fallback` gives what is stored of a run in a bad value's place."""
 
-    def __init__(self, *, driver: JobDriver, telemetry: Telemetry, roll: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        telemetry: Telemetry,
+        roll: Callable[[], float],
+        fallback: Callable[[Run], Outcome],
+    ) -> None:
         self._driver = driver
         self._telemetry = telemetry
         self._backoff = Backoff(roll)
+        self._fallback = fallback
         self._queue: list[Pending] = []
         self._came = asyncio.Event()
         self._given_up = asyncio.Event()
@@ -53,16 +67,11 @@ class Settler:
         self.is_idle = asyncio.Event()
         self.is_idle.set()
 
-    async def settle(self, run: Run, outcome: Outcome, *, fallback: Outcome) -> tuple[Outcome, SettleAnswer | None]:
-        """Store an outcome; gives what was stored and the answer, None when it was left to the reaper."""
-        pending = Pending(
-            run=run, outcome=outcome, fallback=fallback, answer=asyncio.get_running_loop().create_future()
-        )
+    def put(self, pending: Pending) -> None:
+        """Have an outcome stored; its `on_answer` is called exactly once while `run` runs."""
         self._queue.append(pending)
         self.is_idle.clear()
         self._came.set()
-        answer = await pending.answer
-        return pending.settlement.outcome, answer
 
     def lease_ended(self) -> None:
         """Look again at once: what was claimed under that lease is left."""
@@ -71,20 +80,21 @@ class Settler:
     def give_up(self) -> None:
         """Stop: what is not stored by now is left to whoever takes the claims over."""
         self._given_up.set()
+        self._came.set()
 
     async def run(self) -> None:
         """Store what comes until told to give up."""
         while not self._given_up.is_set():
-            await first_of(self._came, self._given_up)
+            await self._came.wait()
             self._came.clear()
             while self._queue and not self._given_up.is_set():
                 batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
                 await self._settle_batch(batch)
             if not self._queue:
                 self.is_idle.set()
-        for pending in self._queue:
-            pending.answer.set_result(None)
-        self._queue.clear()
+        left, self._queue = self._queue, []
+        for pending in left:
+            pending.answered(None)
 
     async def _settle_batch(self, batch: list[Pending]) -> None:
         """Store a batch; what could not be stored comes back into the queue, to be sent again after a pause."""
@@ -115,9 +125,9 @@ class Settler:
 
     def _fall_back(self, pending: Pending, error: Exception) -> None:
         """Store a failure instead when it was the value that was refused; any other error is not the value's."""
-        if _is_refused_value(error) and not pending.is_fallback:
+        if _is_refused_value(error) and pending.fallback is None:
             self._telemetry.settle_refused(pending.run.job)
-            pending.is_fallback = True
+            pending.fallback = self._fallback(pending.run)
 
     async def _try(self, batch: Sequence[Pending]) -> Exception | None:
         """Send one statement; on success every answer is handed out."""
@@ -129,7 +139,7 @@ class Settler:
                 pending.is_unknown = pending.is_unknown or not _is_refused_value(error)
             return error
         for pending, answer in zip(batch, answers, strict=True):
-            pending.answer.set_result(_read(pending, answer))
+            pending.answered(_read(pending, answer))
         return None
 
     def _is_left(self, pending: Pending) -> bool:
@@ -137,7 +147,7 @@ class Settler:
         if pending.run.lease.is_held:
             return False
         self._telemetry.settle_left(pending.run.job)
-        pending.answer.set_result(None)
+        pending.answered(None)
         return True
 
 
