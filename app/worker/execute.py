@@ -25,6 +25,7 @@ from ..lifecycle.tasks import start_task
 from ..observability.logging import correlate
 from .containment import enter_body
 from .error_info import error_info, leaves
+from .roster import body_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Call:
     """
 
     handle: JobHandle[Any, Any]
+    job_id: str
     payload: str
     context: JobContext
     result_max_bytes: int
@@ -43,12 +45,12 @@ class Call:
     client: Client | None = None
 
 
-def begin(call: Call, *, pool: Executor, name: str) -> asyncio.Future[Ended]:
+def begin(call: Call, *, pool: Executor) -> asyncio.Future[Ended]:
     """Start the body; the future gives how it ended and never raises, unless cancelled before the body began."""
     if call.handle.is_sync:
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(pool, context.run, _run_sync, call)
-    return start_task(_run_async(call), name=name)
+    return start_task(_run_async(call), name=body_name(call.job_id))
 
 
 def ended_of(body: asyncio.Future[Ended]) -> Ended:
@@ -83,7 +85,7 @@ def _run_sync(call: Call) -> Ended:
 
 def _enter(call: Call) -> None:
     """Name the job on what its body logs, and give the body its client; the context is the body's own."""
-    correlate(job_id=str(call.context.id), job=call.context.name, attempt=call.context.attempt)
+    correlate(job_id=call.job_id, job=call.context.name, attempt=call.context.attempt)
     if call.client is not None:
         be_current(call.client)
 

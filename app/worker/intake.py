@@ -19,6 +19,7 @@ from .alone import AloneTurn
 from .backoff import Backoff
 from .lease import Lease
 from .places import Places
+from .ride import Ride
 from .roster import Roster, Run
 from .run import Bench, Carrier
 from .run_signal import RunSignal
@@ -64,19 +65,30 @@ class Intake:
             self._alone = None
         return self._alone is not None
 
-    async def take(self, claimed: Sequence[ClaimedJob], lease: Lease, sent: float) -> None:
+    def take_at_once(self, claimed: Sequence[ClaimedJob], ride: Ride) -> bool:
+        """Begin what was claimed, when there is nothing to decide or to hand back; False: it is left to `take`."""
+        if self._leaving.is_set() or not ride.lease.is_held or any(job.must_run_alone for job in claimed):
+            return False
+        runs = [self._run_of(job, ride) for job in claimed]
+        for run in runs:
+            self._hold(run)
+        for run in runs:
+            self.carrier.begin(run)  # never told to stop yet: nothing has run since the look above
+        return True
+
+    async def take(self, claimed: Sequence[ClaimedJob], ride: Ride) -> None:
         """Begin what was claimed: one job that must run alone if nothing else runs, else all others.
 
         The rest goes back at once, and so does everything once leaving. What came after its lease had ended belongs to
         nobody: it is surrendered once more, before somebody takes this worker for one that crashed.
         """
-        if not lease.is_held:
+        if not ride.lease.is_held:
             if claimed:
-                self._on_late(lease)
+                self._on_late(ride.lease)
             return
         alone = [job for job in claimed if job.must_run_alone]
         chosen = [job for job in claimed if not job.must_run_alone] if self.has_others() or not alone else alone[:1]
-        runs = {job.token: self._run_of(job, lease, sent) for job in claimed}
+        runs = {job.token: self._run_of(job, ride) for job in claimed}
         for run in runs.values():
             self._hold(run)
         begun = [] if self._leaving.is_set() else [runs.pop(job.token) for job in chosen]
@@ -96,7 +108,7 @@ class Intake:
         if self._roster.remove(run):
             self._places.give(run.job.queue)
 
-    def _run_of(self, job: ClaimedJob, lease: Lease, sent: float) -> Run:
+    def _run_of(self, job: ClaimedJob, ride: Ride) -> Run:
         if (handle := self._registry.get(job.name)) is None:
             raise Internal(f"a claim brought the job type {job.name!r}", fix="report it: that name was not asked for")
         signal = RunSignal(
@@ -104,7 +116,7 @@ class Intake:
             may_cancel=handle.policy.abort == "cancel" and not handle.is_sync,
             monotonic=self._bench.monotonic,
         )
-        return Run(job=job, handle=handle, lease=lease, signal=signal, claimed_at=sent)
+        return Run(job=job, handle=handle, lease=ride.lease, signal=signal, claimed_at=ride.sent)
 
     async def _release(self, runs: Sequence[Run]) -> None:
         """Hand back claims that were never begun; what fails here is reconciled."""

@@ -7,7 +7,8 @@ worker's loop alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from ..drivers.protocol import QueueShare
 from .options import WorkerOptions
@@ -25,14 +26,14 @@ class Places:
         self.is_empty = asyncio.Event()
         self.is_empty.set()
 
-    def room(self) -> int:
-        """Give how many jobs could start now."""
-        return max(self._all - self.taken, 0)
+    def room(self, freed: Sequence[str] = ()) -> int:
+        """Give how many jobs could start now, or will once a place in each of the queues `freed` is given back."""
+        return max(self._all - self.taken + len(freed), 0)
 
-    def shares(self) -> tuple[QueueShare, ...]:
-        """Give the queues with room, and how much each has."""
-        room = self.room()
-        free = {queue: min(limit - self._taken[queue], room) for queue, limit in self._limits.items()}
+    def shares(self, freed: Sequence[str] = ()) -> tuple[QueueShare, ...]:
+        """Give the queues with room, and how much each has; `freed` as for `room`."""
+        room, back = self.room(freed), Counter(freed)
+        free = {queue: min(limit - self._taken[queue] + back[queue], room) for queue, limit in self._limits.items()}
         return tuple(QueueShare(queue=queue, room=count) for queue, count in free.items() if count > 0)
 
     def take(self, queue: str) -> None:

@@ -63,9 +63,9 @@ class Run:
         self.signal.fire(Reason.CANCEL if is_gone_by_hand else Reason.LEASE_LOST)
 
 
-def body_name(job: ClaimedJob) -> str:
+def body_name(job_id: str) -> str:
     """Name the task of a body; a loop that hangs in it is traced to its job by that name."""
-    return f"outlast.run.{job.token.job_id}"
+    return f"outlast.run.{job_id}"
 
 
 class Roster:
@@ -102,7 +102,7 @@ class Roster:
     def blocks(self, task: str) -> None:
         """Mark the run whose body's task holds the loop."""
         for run in self.runs():
-            if task == body_name(run.job):
+            if task == body_name(str(run.job.token.job_id)):
                 run.is_blocking = True
 
     def revoked(self, revocations: tuple[Revocation, ...]) -> None:

@@ -36,7 +36,7 @@ from ..observability.telemetry import Telemetry
 from .error_info import error_info
 from .execute import Call, begin, ended_of
 from .options import WorkerOptions
-from .roster import Run, body_name
+from .roster import Run
 from .settler import Pending, Settler
 
 
@@ -110,6 +110,7 @@ class Carrier:
             run.signal.arm(timeout=timeout, deadline_in=None if job.deadline_in is None else _left(run, bench))
         call = Call(
             handle=run.handle,
+            job_id=str(job.token.job_id),
             payload=job.payload,
             context=context_of(job, signal=run.signal),
             result_max_bytes=bench.options.result_max_bytes,
@@ -117,7 +118,7 @@ class Carrier:
             client=None if bench.client is None else bench.client.guarded(run.signal.in_store),
         )
         bench.telemetry.attempt_started(job)
-        run.body = begin(call, pool=bench.pool, name=body_name(job))
+        run.body = begin(call, pool=bench.pool)
         return run.body
 
     def _guarded(self, step: Callable[[Run, Any], None], run: Run, future: asyncio.Future[Any]) -> None:

@@ -80,6 +80,7 @@ class Session:
             on_late=self.registration.owes,
             leaving=life.is_leaving,
         )
+        self._settler.carries(self._claims)
         self._watch = StallWatch(
             limit_seconds=options.loop_stall.total_seconds(),
             telemetry=telemetry,

@@ -1,8 +1,8 @@
 """The one exit of the worker: stores outcomes, in small batches as they come, until the store has answered for each.
 
 A settle that fails is repeated while the lease under it lasts, then left to the reaper; one value that the store
-refuses neither holds up nor fails its neighbours: a failure is stored in its place. Runs `put`; one task of the worker
-runs `run`.
+refuses neither holds up nor fails its neighbours: a failure is stored in its place. A claim may ride along with a
+batch. Runs `put`; one task of the worker runs `run`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..domain.errors import OutlastError, RequestInvalid
+from ..domain.job import ClaimedJob
 from ..domain.outcome import Outcome, SettleAnswer, Settlement
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
 from .backoff import Backoff
+from .ride import Ride
 from .roster import Run
 
 BATCH = 100  # settlements of one statement
@@ -45,6 +48,22 @@ class Pending:
         self.on_answer(self.run, self.fallback or self.outcome, answer)
 
 
+class Rides(Protocol):
+    """Claims that travel with a settle, in its statement."""
+
+    def offer(self, queues: Sequence[str]) -> Ride | None:
+        """Give a claim to send along, for the places that a settle frees in `queues` too; None for none now."""
+        ...
+
+    def arrived(self, ride: Ride, claimed: Sequence[ClaimedJob]) -> None:
+        """Take what a claim brought, after the answers beside it were handed out."""
+        ...
+
+    def lost(self, ride: Ride) -> None:
+        """Hear that the reply was lost: the claim may have been made."""
+        ...
+
+
 class Settler:
     """Takes outcomes and gives the store's answers. `fallback` gives what is stored of a run in a bad value's place."""
 
@@ -60,12 +79,17 @@ class Settler:
         self._telemetry = telemetry
         self._backoff = Backoff(roll)
         self._fallback = fallback
+        self._rides: Rides | None = None
         self._queue: list[Pending] = []
         self._came = asyncio.Event()
         self._given_up = asyncio.Event()
         self._lease_ended = asyncio.Event()
         self.is_idle = asyncio.Event()
         self.is_idle.set()
+
+    def carries(self, rides: Rides) -> None:
+        """Take claims along from now on."""
+        self._rides = rides
 
     def put(self, pending: Pending) -> None:
         """Have an outcome stored; its `on_answer` is called exactly once while `run` runs."""
@@ -131,16 +155,32 @@ class Settler:
 
     async def _try(self, batch: Sequence[Pending]) -> Exception | None:
         """Send one statement; on success every answer is handed out."""
+        # A body that runs on after its attempt was closed keeps its place.
+        freed = [pending.run.job.queue for pending in batch if not pending.run.is_body_running]
+        ride = None if self._rides is None else self._rides.offer(freed)
         try:
-            answers = await self._driver.settle([pending.settlement for pending in batch])
-        except Exception as error:  # noqa: BLE001 - said, and repeated while the lease lasts
+            answers, claimed = await self._call([pending.settlement for pending in batch], ride)
+        except BaseException as error:
+            if self._rides is not None and ride is not None:
+                self._rides.lost(ride)
+            if not isinstance(error, Exception):
+                raise
             self._telemetry.settle_failed(error, count=len(batch), will_retry=True)
             for pending in batch:
                 pending.is_unknown = pending.is_unknown or not _is_refused_value(error)
             return error
         for pending, answer in zip(batch, answers, strict=True):
             pending.answered(_read(pending, answer))
+        if self._rides is not None and ride is not None:
+            self._rides.arrived(ride, claimed)
         return None
+
+    async def _call(
+        self, settlements: Sequence[Settlement], ride: Ride | None
+    ) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+        if ride is None:
+            return await self._driver.settle(settlements), ()
+        return await self._driver.settle_and_claim(settlements, ride.request)
 
     def _is_left(self, pending: Pending) -> bool:
         """Say whether a lease has run out over an outcome, which is then answered with None."""

@@ -121,15 +121,19 @@ class Flaky:
         return self._wrapped(verb, attribute)
 
     def _wrapped(self, verb: str, call: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        parts = ("settle", "claim") if verb == "settle_and_claim" else (verb,)
+
         async def wrapped(*args: object, **kwargs: object) -> object:
-            self.calls.append(verb)
-            if verb in self.hold:
-                await self.hold[verb]()
-            if verb in self.before:
-                raise self.before[verb]
+            self.calls.extend(parts)
+            for part in parts:
+                if part in self.hold:
+                    await self.hold[part]()
+                if part in self.before:
+                    raise self.before[part]
             answer = await call(*args, **kwargs)
-            if verb in self.after:
-                raise self.after[verb]
+            for part in parts:
+                if part in self.after:
+                    raise self.after[part]
             return answer
 
         return wrapped
