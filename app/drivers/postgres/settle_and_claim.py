@@ -38,6 +38,8 @@ async def settle_and_claim(
     Raises:
         QueuesEmpty: the request names no queue.
     """
+    if not request.shares:
+        return (), await claim(db, request)  # which refuses it, before anything is settled
     fences = {settlement.token.fence for settlement in settlements}
     if len(fences) < len(settlements) or not settlements or request.room <= 0:
         # Two settlements of one claim take two statements; without one of the halves there is nothing to fuse.
