@@ -88,14 +88,14 @@ class Intake:
             return
         alone = [job for job in claimed if job.must_run_alone]
         chosen = [job for job in claimed if not job.must_run_alone] if self.has_others() or not alone else alone[:1]
-        runs = {job.token: self._run_of(job, ride) for job in claimed}
+        runs = {job.token.fence: self._run_of(job, ride) for job in claimed}
         for run in runs.values():
             self._hold(run)
-        begun = [] if self._leaving.is_set() else [runs.pop(job.token) for job in chosen]
+        begun = [] if self._leaving.is_set() else [runs.pop(job.token.fence) for job in chosen]
         is_alone = bool(begun) and begun[0].job.must_run_alone
         unbegun = [] if is_alone else [run for run in begun if not self.carrier.begin(run)]
         await self._release((*runs.values(), *unbegun))
-        for token in (job.token for job in alone if job.token in runs):
+        for token in (job.token for job in alone if job.token.fence in runs):
             self._turn.handed_back(token.job_id)
         if is_alone:
             await self._begin_alone(begun[0])

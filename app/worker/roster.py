@@ -73,17 +73,17 @@ class Roster:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[ClaimToken, Run] = {}
+        self._runs: dict[int, Run] = {}  # by fence, which no two claims share: a whole token is slow to hash
 
     def add(self, run: Run) -> None:
         """Take a run in."""
         with self._lock:
-            self._runs[run.job.token] = run
+            self._runs[run.job.token.fence] = run
 
     def remove(self, run: Run) -> bool:
         """Let a run go; False when it had gone before."""
         with self._lock:
-            return self._runs.pop(run.job.token, None) is not None
+            return self._runs.pop(run.job.token.fence, None) is not None
 
     def runs(self) -> tuple[Run, ...]:
         """Give all runs."""
@@ -109,8 +109,8 @@ class Roster:
         """Tell the runs whose claims the store no longer has."""
         for revocation in revocations:
             with self._lock:
-                run = self._runs.get(revocation.token)
-            if run is not None:
+                run = self._runs.get(revocation.token.fence)
+            if run is not None and run.job.token == revocation.token:
                 run.revoke(revocation.by)
 
     def lose(self, lease: Lease) -> int:

@@ -30,6 +30,28 @@ _SAID = {
 class RunSignal:
     """The signal of one run. `may_cancel`: the body may be cancelled once its grace is over."""
 
+    __slots__ = (
+        "_cancel",
+        "_cancel_timer",
+        "_due",
+        "_fired",
+        "_first",
+        "_grace",
+        "_heard",
+        "_in_store",
+        "_is_cancel_due",
+        "_lock",
+        "_loop",
+        "_monotonic",
+        "_on_close",
+        "_said",
+        "_thread",
+        "_timers",
+        "cancel_at",
+        "closing",
+        "may_cancel",
+    )
+
     def __init__(self, *, grace_seconds: float, may_cancel: bool, monotonic: Callable[[], float]) -> None:
         self.may_cancel = may_cancel
         self.cancel_at: float | None = None

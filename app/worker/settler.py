@@ -122,7 +122,8 @@ class Settler:
 
     async def _settle_batch(self, batch: list[Pending]) -> None:
         """Store a batch; what could not be stored comes back into the queue, to be sent again after a pause."""
-        open_ones = [pending for pending in batch if not self._is_left(pending)]
+        held = {lease for lease in {pending.run.lease for pending in batch} if lease.is_held}
+        open_ones = [pending for pending in batch if pending.run.lease in held or not self._is_left(pending)]
         if not open_ones:
             return
         left = await self._send(open_ones)

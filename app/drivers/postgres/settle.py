@@ -53,13 +53,14 @@ gone as (
         and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
   returning r.*, width_bucket(r.seq, $2::bigint[]) as p),
 g as materialized (
-  select gone.*, ($5::smallint[])[p] as target, (gone.attempt - ($6::smallint[])[p])::smallint as attempt_after,
-    (gone.interrupts + ($7::smallint[])[p])::smallint as interrupts_after from gone),
+  select gone.*, ($5::smallint[])[p] as target,
+    (gone.attempt - coalesce(($6::smallint[])[p], 0))::smallint as attempt_after,
+    (gone.interrupts + coalesce(($7::smallint[])[p], 0))::smallint as interrupts_after from gone),
 fin as (
   insert into outlast.finished(job_id, state, attempt, claim_no, crashes, interrupts, seq, worker, started_at,
     finished_at, result, reason, late)
   select job_id, target, attempt_after, claim_no, crashes, interrupts_after, seq, worker, claimed_at, outlast.clock(),
-    ($9::text[])[p], ($10::text[])[p], ($11::boolean[])[p]
+    ($9::text[])[p], ($10::text[])[p], coalesce(($11::boolean[])[p], false)
   from g where target in ({_ENDS})),
 rdy as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
@@ -151,8 +152,11 @@ async def _close(db: Database, settlements: Mapping[int, Settlement]) -> set[int
     return won
 
 
-def columns_of(settlements: Sequence[Settlement]) -> list[list[Any]]:
-    """Give the binds of the statement: a column per value, settlements in the order of their sequences."""
+def columns_of(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
+    """Give the binds of the statement: a column per value, settlements in the order of their sequences.
+
+    A column without a value is null as a whole: encoding arrays is most of what sending a batch costs.
+    """
     if all(type(settlement.outcome) is Completed for settlement in settlements):
         return _columns_of_completed(settlements)
     rows = []
@@ -167,27 +171,30 @@ def columns_of(settlements: Sequence[Settlement]) -> list[list[Any]]:
                 *((None,) * 4 if error is None else (error.type, error.message, error.code, error.traceback)),
             )
         )
-    return [list(column) for column in zip(*rows, strict=True)]
+    return [_column(column) for column in zip(*rows, strict=True)]
 
 
-def _columns_of_completed(settlements: Sequence[Settlement]) -> list[list[Any]]:
+def _columns_of_completed(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
     """Give the same for a batch of nothing but results: the usual one, and the one that has to be quick."""
     tokens = [settlement.token for settlement in settlements]
-    results: list[Any] = [settlement.outcome for settlement in settlements]
-    count = len(tokens)
-    nothing = [None] * count
+    outcomes: list[Any] = [settlement.outcome for settlement in settlements]
+    late = [outcome.late for outcome in outcomes]
     return [
         [token.job_id for token in tokens],
         [token.fence for token in tokens],
         [token.claim_no for token in tokens],
         [token.worker_id for token in tokens],
-        [DONE] * count,
-        *([0] * count, [0] * count, nothing),
-        [completed.result for completed in results],
-        nothing,
-        [completed.late for completed in results],
-        *(nothing,) * 7,
+        [DONE] * len(tokens),
+        *(None, None, None),
+        _column([outcome.result for outcome in outcomes]),
+        None,
+        late if any(late) else None,
+        *(None,) * 7,
     ]
+
+
+def _column(values: Sequence[Any]) -> list[Any] | None:
+    return None if all(value is None for value in values) else list(values)
 
 
 def _line(outcome: Outcome) -> _Line:
