@@ -34,6 +34,7 @@ from .http.auth import Auth
 from .http.probes import check_readiness
 from .http.role import ApiRole
 from .http.server import HttpServer
+from .lifecycle.heap import settle_heap
 from .lifecycle.pulse import LoopPulse
 from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown, run_process
@@ -111,6 +112,7 @@ class Process:
             if not self._driver.capabilities.is_durable:
                 self._telemetry.store_is_volatile(self._driver.capabilities.name)
             self._started.set()
+            settle_heap()
             return await self._shutdown.serve(self._roles(admin))
 
     def _roles(self, admin: AdminListener) -> list[Role]:

@@ -215,6 +215,17 @@ class JobDriver(Protocol):
         """
         ...
 
+    async def settle_and_claim(
+        self, settlements: Sequence[Settlement], request: ClaimRequest
+    ) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+        """Close attempts as `settle` does and take ready jobs as `claim` does, one commit for both.
+
+        The halves are fenced apart: a superseded settlement leaves the claim, and either worker's lease only its own.
+        They fail together. What a settlement makes ready may be left to a later claim. After a failure the settlements
+        may be repeated, and the claim has to be reconciled.
+        """
+        ...
+
     def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
         """Open the heartbeat's own connection, on the running loop of the calling thread."""
         ...

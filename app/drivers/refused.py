@@ -88,6 +88,11 @@ class RefusedDriver:
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
         raise self._refusal()
 
+    async def settle_and_claim(
+        self, settlements: Sequence[Settlement], request: ClaimRequest
+    ) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+        raise self._refusal()
+
     def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
         raise self._refusal()
 

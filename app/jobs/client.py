@@ -29,8 +29,8 @@ AnswerT = TypeVar("AnswerT")
 MOST_AT_ONCE = 50_000
 _ADMITTED_IN_A_ROW = 500  # some 10 to 50 ms of work, then the loop gets its turn
 
-# A context variable, though what a call does hangs on it: it is set only by `use_client`, for one block, so that two
-# clients in a process stay apart, which a module-level one would not do.
+# A context variable, though what a call does hangs on it: it is set for one block, or for the context
+# of one body, so that two clients in a process stay apart, which a module-level one would not do.
 _CURRENT: ContextVar[Client | None] = ContextVar("outlast.client", default=None)
 
 
@@ -108,6 +108,11 @@ def use_client(client: Client, current_session: Callable[[], object | None] | No
         yield client
     finally:
         _CURRENT.reset(token)
+
+
+def be_current(client: Client) -> None:
+    """Make a client the one that `handle.enqueue` uses for as long as the current context lasts: a body's own."""
+    _CURRENT.set(client)
 
 
 def current_client() -> Client:

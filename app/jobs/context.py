@@ -19,6 +19,8 @@ from .signal import RunSignal
 PayloadT_contra = TypeVar("PayloadT_contra", contravariant=True)
 PayloadT = TypeVar("PayloadT")
 
+_NO_META: Mapping[str, object] = MappingProxyType({})
+
 
 class Enqueueable(Protocol[PayloadT_contra]):
     """A job type that can be enqueued; every handle is one."""
@@ -50,7 +52,7 @@ class JobContext:
     signal: RunSignal = field(repr=False)
     key: str | None = None
     tags: tuple[str, ...] = ()
-    meta: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    meta: Mapping[str, object] = field(default_factory=lambda: _NO_META)
     parent_id: JobId | None = None
     enqueued_by: str | None = None
     traceparent: str | None = None
@@ -103,7 +105,9 @@ class JobContext:
 
 def context_of(job: ClaimedJob, *, signal: RunSignal) -> JobContext:
     """Give the context of a claimed job."""
-    meta = decode(job.meta) if job.meta is not None else {}
+    meta = _NO_META
+    if job.meta is not None and isinstance(decoded := decode(job.meta), dict):
+        meta = MappingProxyType(decoded)
     return JobContext(
         id=job.token.job_id,
         run_id=job.run_id,
@@ -119,7 +123,7 @@ def context_of(job: ClaimedJob, *, signal: RunSignal) -> JobContext:
         signal=signal,
         key=job.key,
         tags=job.tags,
-        meta=MappingProxyType(meta if isinstance(meta, dict) else {}),
+        meta=meta,
         parent_id=job.parent_id,
         enqueued_by=job.enqueued_by,
         traceparent=job.traceparent,

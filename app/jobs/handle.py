@@ -51,7 +51,7 @@ class JobHandle(Generic[PayloadT, ResultT]):
         """Give the body's docstring, without its indentation."""
         return inspect.getdoc(self.body) or ""
 
-    @property
+    @cached_property
     def is_sync(self) -> bool:
         """Say whether the body is a plain `def`, which runs in a thread."""
         return not inspect.iscoroutinefunction(self.body)

@@ -43,6 +43,8 @@ def encode_result(handle: JobHandle[Any, Any], value: object, *, max_bytes: int 
     Raises:
         ResultInvalid: it is not of the annotated type, has no JSON form, or is over a limit.
     """
+    if value is None and handle.signature.may_give_nothing:
+        return None
     try:
         refuse_silent_losses(value)
         text = encode_value(partial(handle.signature.result.dump_python, value))

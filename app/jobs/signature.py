@@ -24,7 +24,8 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class BodySignature:
     """How to call a body: which parameter takes the context, and how the payload's fields become parameters.
 
-    `payload_parameter` takes the whole model; without one, `fields` maps parameters to the model's fields.
+    `payload_parameter` takes the whole model; without one, `fields` maps parameters to the model's fields. With
+    `may_give_nothing` a body that returns None has no result, and there is nothing to check.
     """
 
     order: tuple[inspect.Parameter, ...]
@@ -33,6 +34,7 @@ class BodySignature:
     fields: Mapping[str, str]
     model: type[BaseModel]
     result: TypeAdapter[Any]
+    may_give_nothing: bool = False
 
     def arguments(self, payload: BaseModel, context: JobContext) -> tuple[tuple[object, ...], dict[str, object]]:
         """Give positional and keyword arguments for one call."""
@@ -77,6 +79,7 @@ def read_signature(body: Callable[..., object]) -> BodySignature:
         fields=fields,
         model=hints[whole.name] if whole else _build_model(body, plain, hints, fields),
         result=_adapter(body, hints.get("return", Any)),
+        may_give_nothing=hints.get("return", Any) in (Any, type(None)),
     )
 
 

@@ -41,6 +41,24 @@ class BoundedLabels:
         return value
 
 
+class KindMetrics:
+    """The metrics of attempts of one job type in one queue, their labels looked up once."""
+
+    def __init__(self, metrics: Metrics, labels: dict[str, str]) -> None:
+        self.wait_seconds = metrics.queue_wait_seconds.labels(**labels)
+        self.attempt_seconds = metrics.attempt_seconds.labels(**labels)
+        self._jobs = metrics.jobs
+        self._labels = labels
+        self._by_outcome: dict[str, Counter] = {}
+
+    def counted(self, outcome: str) -> None:
+        """Count an attempt: ok, failed or dead."""
+        counter = self._by_outcome.get(outcome)
+        if counter is None:
+            counter = self._by_outcome[outcome] = self._jobs.labels(**self._labels, outcome=outcome)
+        counter.inc()
+
+
 class StoreGauges(Collector):
     """The gauges of the store's last snapshot; without one, nothing rather than zeros."""
 
@@ -109,6 +127,7 @@ class Metrics:
         self._jobs = BoundedLabels()
         self._queues = BoundedLabels()
         self._store = StoreGauges()
+        self._kinds: dict[tuple[str, str], KindMetrics] = {}
         self.registry.register(self._store)
         ProcessCollector(registry=self.registry)
         kind = ["job", "queue"]
@@ -135,6 +154,14 @@ class Metrics:
     def labels(self, job: str, queue: str) -> dict[str, str]:
         """Give the two bounded labels of a job."""
         return {"job": self._jobs.admit(job), "queue": self._queues.admit(queue)}
+
+    def kind(self, job: str, queue: str) -> KindMetrics:
+        """Give the metrics of a job type in a queue; as many of them as there are bounded labels."""
+        key = (self._jobs.admit(job), self._queues.admit(queue))
+        known = self._kinds.get(key)
+        if known is None:
+            known = self._kinds[key] = KindMetrics(self, {"job": key[0], "queue": key[1]})
+        return known
 
     def show(self, stats: Stats) -> None:
         """Let the store's gauges speak from this snapshot on."""

@@ -6,9 +6,10 @@ the text of an exception (any of them can hold a secret), only names, ids, codes
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 from structlog.typing import FilteringBoundLogger
 
@@ -37,6 +38,7 @@ Tap = Callable[[str, Mapping[str, object]], None]
 Phase = Literal["", "accept", "in-flight", "close"]
 
 _MANY_INTERRUPTS = 10  # from here on a job that never gets to its end is worth a look
+_NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper()] for name in get_args(Level)}
 _PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "in-flight": 2, "close": 3}
 
 
@@ -70,18 +72,21 @@ class Telemetry:
         if job.counters.claim_no == 1:
             since = job.created_at if job.run_at is None else max(job.created_at, job.run_at)
             waited = max((job.claimed_at - since).total_seconds(), 0.0)
-            self.metrics.queue_wait_seconds.labels(**self.metrics.labels(job.name, job.queue)).observe(waited)
-        self._say("debug", "attempt.started", **of_job(job))
+            self.metrics.kind(job.name, job.queue).wait_seconds.observe(waited)
+        if self._is_heard("debug"):
+            self._say("debug", "attempt.started", **of_job(job))
 
     def attempt_settled(self, job: ClaimedJob, outcome: Outcome, seconds: float, *, is_blocking: bool = False) -> None:
         """The store has taken an outcome; only now does anything count. `is_blocking`: the body held the loop."""
         kind = KIND_OF[type(outcome)]
-        labels = self.metrics.labels(job.name, job.queue)
-        self.metrics.attempt_seconds.labels(**labels).observe(seconds)
+        metrics = self.metrics.kind(job.name, job.queue)
+        metrics.attempt_seconds.observe(seconds)
         if (label := RULE_OF[kind].label) is not None:
-            self.metrics.jobs.labels(**labels, outcome=label).inc()
+            metrics.counted(label)
         if kind is OutcomeKind.INTERRUPTED:
-            self.metrics.interrupted.labels(**labels).inc()
+            self.metrics.interrupted.labels(**self.metrics.labels(job.name, job.queue)).inc()
+        if kind is OutcomeKind.COMPLETED and not self._is_heard("info"):
+            return
         level, event, facts = _worded(outcome)
         if kind is OutcomeKind.INTERRUPTED and job.counters.interrupts + 1 >= _MANY_INTERRUPTS:
             level, facts = "warning", {**facts, "interrupts": job.counters.interrupts + 1}
@@ -266,6 +271,10 @@ class Telemetry:
             tap(event, facts)
         if missed is not None and self._log is not None:
             self._log.warning(event, also=missed, **facts)
+
+    def _is_heard(self, level: Level) -> bool:
+        """Say whether anybody hears an event of this level: what happens for every job builds no facts for nobody."""
+        return bool(self._taps) or (self._log is not None and self._log.is_enabled_for(_NUMBER_OF[level]))
 
     def _say(self, level: Level, event: str, **facts: object) -> None:
         for tap in self._taps:

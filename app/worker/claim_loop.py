@@ -1,29 +1,29 @@
-"""Finds work: claims what can start now, begins it, and hands back what cannot.
+"""Finds work: claims what can start now, by a call of its own or along with a settle.
 
-Work is found by polling; a wake-up only makes the next look sooner. After a claim whose reply was lost, and once a
-lease in any case, it hands back what the store says this worker holds and it does not. A job one short of its crash
-budget begins only while nothing else runs, by the rule of `alone`. One task of the worker runs `run`; it ends by the
-leaving event, never by being cancelled.
+Work is found by polling; a wake-up only makes the next look sooner. There is one claim at a time: the loop's, or the
+one that rides along while outcomes are stored. After a claim whose reply was lost, and once a lease in any case, what
+the store says this worker holds and it does not is handed back. What becomes of a claim is `intake`'s. One task of the
+worker runs `run`; it ends by the leaving event, never by being cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ..domain.errors import Internal
 from ..domain.job import ClaimedJob
-from ..domain.outcome import SettleAnswer
 from ..drivers.protocol import ClaimRequest, JobDriver
 from ..jobs.registry import Registry
-from ..lifecycle.tasks import first_of, start_in, start_task
+from ..lifecycle.tasks import first_of, start_task
 from .alone import AloneTurn
 from .backoff import Backoff
+from .intake import Intake
 from .lease import Lease
 from .places import Places
-from .roster import Roster, Run
-from .run import Bench, carry
-from .run_signal import RunSignal
+from .ride import Ride
+from .roster import Roster
+from .run import Bench
 
 _LOOK_SECONDS = 0.25  # how often a state is looked at that may change without an event
 _RECONCILE_SOON = 1 / 6  # of a lease, after a call whose reply was lost; else once a lease
@@ -47,7 +47,6 @@ class ClaimLoop:
         leaving: asyncio.Event,
     ) -> None:
         self._driver = driver
-        self._registry = registry
         self._names = registry.names
         self._bench = bench
         self._roster = roster
@@ -66,12 +65,25 @@ class ClaimLoop:
             monotonic=bench.monotonic,
             roll=bench.roll,
         )
-        self._alone: Run | None = None
-        self._group: asyncio.TaskGroup | None = None
+        self._intake = Intake(
+            driver=driver,
+            registry=registry,
+            bench=bench,
+            roster=roster,
+            places=self._places,
+            turn=self._turn,
+            leaving=leaving,
+            on_late=on_late,
+            on_doubt=self._doubt,
+        )
         self._is_doubtful = False
         self._reconcile_at = bench.monotonic() + bench.options.lease.total_seconds()
         self._may_be_more = True
         self._is_listening = False
+        self._is_claiming = False
+        self._ride: Ride | None = None  # a claim that rides along with a settle, while it is under way
+        self._ride_ended = asyncio.Event()
+        self._brought: tuple[Ride, Sequence[ClaimedJob]] | None = None
 
     @property
     def is_empty(self) -> asyncio.Event:
@@ -88,25 +100,28 @@ class ClaimLoop:
         self._is_listening = is_listening
         self.wake()
 
-    async def run(self, group: asyncio.TaskGroup) -> None:
-        """Claim and begin until told to leave; what was claimed and not begun then goes back.
+    def give_up(self) -> None:
+        """Leave what has not ended to whoever takes its claims over."""
+        self._intake.carrier.give_up()
 
-        Runs become tasks of `group` and are waited for there.
-        """
-        self._group = group
+    async def run(self) -> None:
+        """Claim and begin until told to leave; what was claimed and not begun then goes back."""
         while not self._leaving.is_set():
             await self._step(self._lease())
+        await self._ride_over()
         if self._is_doubtful:
             await self._reconcile(self._lease())
 
     async def _step(self, lease: Lease) -> None:
-        """Do what comes next: wait, reconcile, or claim."""
-        if not lease.may_claim:
+        """Do what comes next: wait, reconcile, or claim; one thing at a time, and none beside a ride."""
+        if self._ride is not None or self._brought is not None:
+            await self._ride_over()
+        elif not lease.may_claim:
             await first_of(self._leaving, self._news, within=_LOOK_SECONDS)
             self._news.clear()
         elif self._bench.monotonic() >= self._reconcile_at:
             await self._reconcile(lease)
-        elif self._runs_alone() or await self._is_held_back(lease):
+        elif self._intake.runs_alone() or await self._is_held_back(lease):
             self._changed.clear()
             await first_of(self._leaving, self._changed, within=_LOOK_SECONDS)
         elif not await self._look(lease):
@@ -116,35 +131,55 @@ class ClaimLoop:
 
     async def _look(self, lease: Lease) -> bool:
         """Claim once, into the room there is; True when there may be more to claim at once."""
-        room, shares = self._places.room(), self._places.shares()
-        if not shares:
+        if self._ride is not None or self._brought is not None:
+            return True
+        has_others = self._intake.has_others()
+        # One place for the head of the queues: if that is the one that waits, nothing has to go back for it.
+        is_for_one = self._turn.waits is not None and not has_others and not self._turn.is_due
+        alone_ok = self._turn.waits is None or not has_others
+        ride = self._ride_of(lease, most=1 if is_for_one else None, alone_ok=alone_ok)
+        if ride is None:
             return False
         self._news.clear()
-        has_others = self._has_others()
-        if self._turn.waits is not None and not has_others and not self._turn.is_due:
-            room = 1  # the head of the queues: if that is the one, nothing has to go back for it
-        request = ClaimRequest(
-            worker_id=lease.worker_id,
-            shares=shares,
-            names=self._names,
-            room=room,
-            alone_ok=self._turn.waits is None or not has_others,
-        )
-        sent = self._bench.monotonic()
+        self._is_claiming = True
         try:
-            claimed = await self._claim(request)
-        except Exception as error:  # noqa: BLE001 - said, reconciled and repeated
-            await self._lost(lease, error)
-            return True
-        self._backoff.succeeded()
-        brought = {share.queue: 0 for share in shares}
-        for job in claimed:
-            brought[job.queue] = brought.get(job.queue, 0) + 1
-        self._may_be_more = len(claimed) >= room or any(brought[share.queue] >= share.room for share in shares)
-        if request.alone_ok and not (room == 1 and claimed):
-            self._turn.over()  # what is seen of it again in this claim is noted again
-        await self._take(claimed, lease, sent)
+            try:
+                claimed = await self._claim(ride.request)
+            except Exception as error:  # noqa: BLE001 - said, reconciled and repeated
+                await self._lost(lease, error)
+                return True
+            self._backoff.succeeded()
+            self._note(ride, claimed)
+            if alone_ok and not (ride.request.room == 1 and claimed):
+                self._turn.over()  # what is seen of it again in this claim is noted again
+            await self._intake.take(claimed, ride)
+        finally:
+            self._is_claiming = False
         return self._may_be_more
+
+    def _ride_of(
+        self, lease: Lease, *, freed: Sequence[str] = (), most: int | None = None, alone_ok: bool = True
+    ) -> Ride | None:
+        """Give a claim into the room there is, or will be once `freed` is given back; None without room."""
+        shares = self._places.shares(freed)
+        if not shares:
+            return None
+        room = self._places.room(freed) if most is None else most
+        request = ClaimRequest(
+            worker_id=lease.worker_id, shares=shares, names=self._names, room=room, alone_ok=alone_ok
+        )
+        return Ride(request=request, lease=lease, sent=self._bench.monotonic())
+
+    def _note(self, ride: Ride, claimed: Sequence[ClaimedJob]) -> None:
+        """Note whether a claim left anything: one that was not filled, in all and in each queue, found the end."""
+        request, brought = ride.request, Counter(job.queue for job in claimed)
+        self._may_be_more = len(claimed) >= request.room or any(
+            brought[share.queue] >= share.room for share in request.shares
+        )
+
+    async def _is_held_back(self, lease: Lease) -> bool:
+        ask_every = self._options.poll_seconds(is_listening=self._is_listening)
+        return self._intake.has_others() and await self._turn.holds_back(int(lease.worker_id), ask_every=ask_every)
 
     async def _claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
         """Claim; a caller that is cancelled meanwhile still learns what came, and hands it back."""
@@ -157,6 +192,59 @@ class ClaimLoop:
             await self._reconcile(self._lease())
             raise
 
+    # --- claims that ride along with a settle -----------------------------------------------------------------------
+
+    def offer(self, queues: Sequence[str]) -> Ride | None:
+        """Give a claim to send with a settle that frees places in `queues`; None when this is not the time for one."""
+        lease = self._lease()
+        is_free = self._ride is None and self._brought is None and not self._is_claiming
+        if not is_free or not self._may_be_more or self._leaving.is_set() or not lease.may_claim:
+            return None
+        if self._bench.monotonic() >= self._reconcile_at:
+            self._news.set()
+            return None
+        if self._turn.waits is not None or self._intake.runs_alone():
+            return None
+        self._ride = self._ride_of(lease, freed=queues)
+        return self._ride
+
+    def arrived(self, ride: Ride, claimed: Sequence[ClaimedJob]) -> None:
+        """Begin what a ride brought; what needs a decision or a call to the store is left to the loop."""
+        self._ride = None
+        self._note(ride, claimed)
+        if not self._intake.take_at_once(claimed, ride):
+            self._brought = (ride, claimed)
+        self._ride_ended.set()
+        if self._brought is not None or (self._may_be_more and self._places.room()):
+            self._look_up()
+
+    def lost(self, ride: Ride) -> None:
+        """Note that a ride's reply was lost; under a lease that is over by now, what it may have brought goes back."""
+        self._ride = None
+        self._doubt()
+        if not ride.lease.is_held:
+            self._on_late(ride.lease)
+        self._ride_ended.set()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        self._news.set()
+        self._changed.set()
+
+    async def _ride_over(self) -> None:
+        """Wait until no ride is under way, and take what the last one left to the loop."""
+        while self._ride is not None:
+            self._ride_ended.clear()
+            await self._ride_ended.wait()
+        if self._brought is not None:
+            ride, claimed = self._brought
+            try:
+                await self._intake.take(claimed, ride)
+            finally:
+                self._brought = None
+
+    # --- what is in doubt -------------------------------------------------------------------------------------------
+
     async def _lost(self, lease: Lease, error: Exception) -> None:
         """Note a claim whose reply was lost; under a lease that is over by now, what it may have brought goes back."""
         self._doubt()
@@ -167,6 +255,7 @@ class ClaimLoop:
 
     async def _reconcile(self, lease: Lease) -> None:
         """Hand back what the store says this worker holds and it does not; until it is done, nothing is claimed."""
+        self._is_claiming = True
         try:
             count = await self._driver.reconcile(lease.worker_id, self._roster.tokens(lease))
         except Exception as error:  # noqa: BLE001 - said and repeated before the next claim
@@ -174,6 +263,8 @@ class ClaimLoop:
             self._bench.telemetry.store_call_failed("reconcile", error)
             await first_of(self._leaving, within=self._backoff.failed())
             return
+        finally:
+            self._is_claiming = False
         if count:
             self._bench.telemetry.claims_reconciled(int(lease.worker_id), count=count)
         # A claim whose reply was lost may still be on its way to the store, and take place after this: look again.
@@ -194,105 +285,7 @@ class ClaimLoop:
 
     def _freed(self) -> None:
         self._changed.set()
+        if self._ride is not None:
+            return  # the place is in the claim that is under way
         if self._may_be_more or self._turn.waits is not None:
             self._news.set()
-
-    # --- beginning --------------------------------------------------------------------------------------------------
-
-    async def _take(self, claimed: Sequence[ClaimedJob], lease: Lease, sent: float) -> None:
-        """Begin what was claimed: one job that must run alone if nothing else runs, else all others.
-
-        The rest goes back at once, and so does everything once leaving. What came after its lease had ended belongs to
-        nobody: it is surrendered once more, before somebody takes this worker for one that crashed.
-        """
-        if not lease.is_held:
-            if claimed:
-                self._on_late(lease)
-            return
-        alone = [job for job in claimed if job.must_run_alone]
-        chosen = [job for job in claimed if not job.must_run_alone] if self._has_others() or not alone else alone[:1]
-        runs = {job.token: self._run_of(job, lease, sent) for job in claimed}
-        for run in runs.values():
-            self._roster.add(run)
-            self._places.take(run.job.queue)
-        begun = [] if self._leaving.is_set() else [runs.pop(job.token) for job in chosen]
-        for run in begun:
-            if not run.job.must_run_alone:
-                self._begin(run)
-        await self._release(tuple(runs.values()))
-        for token in (job.token for job in alone if job.token in runs):
-            self._turn.handed_back(token.job_id)
-        if begun and begun[0].job.must_run_alone:
-            await self._begin_alone(begun[0])
-
-    def _run_of(self, job: ClaimedJob, lease: Lease, sent: float) -> Run:
-        if (handle := self._registry.get(job.name)) is None:
-            raise Internal(f"a claim brought the job type {job.name!r}", fix="report it: that name was not asked for")
-        signal = RunSignal(
-            grace_seconds=self._options.cancel_grace.total_seconds(),
-            may_cancel=handle.policy.abort == "cancel" and not handle.is_sync,
-            monotonic=self._bench.monotonic,
-        )
-        return Run(job=job, handle=handle, lease=lease, signal=signal, claimed_at=sent)
-
-    def _begin(self, run: Run) -> None:
-        if self._group is None:
-            raise AssertionError("begun before the loop ran")
-        start_in(self._group, self._carry(run), name=f"outlast.carry.{run.job.token.job_id}")
-
-    async def _carry(self, run: Run) -> None:
-        await carry(run, self._bench)
-        if not run.has_begun and not run.is_settled:
-            await self._release([run])
-        elif not run.is_body_running:
-            self._let_go(run)
-
-    def _let_go(self, run: Run) -> None:
-        self._roster.remove(run)
-        self._places.give(run.job.queue)
-
-    async def _release(self, runs: Sequence[Run]) -> None:
-        """Hand back claims that were never begun; what fails here is reconciled."""
-        tokens = [run.job.token for run in runs if run.is_held]
-        for run in runs:
-            self._let_go(run)
-        if not tokens:
-            return
-        try:
-            await self._driver.release(tokens, cause="drain")
-        except Exception as error:  # noqa: BLE001 - said; the reconciliation that follows does it again
-            self._doubt()
-            self._bench.telemetry.store_call_failed("release", error)
-
-    # --- alone ------------------------------------------------------------------------------------------------------
-
-    def _has_others(self) -> bool:
-        """Say whether any attempt is open here; a body that runs on after its attempt was closed is none."""
-        return self._places.taken > 0 and any(not run.is_settled for run in self._roster.runs())
-
-    def _runs_alone(self) -> bool:
-        """Say whether an attempt is open that must have the worker to itself."""
-        if self._alone is not None and self._alone.is_settled:
-            self._alone = None
-        return self._alone is not None
-
-    async def _is_held_back(self, lease: Lease) -> bool:
-        ask_every = self._options.poll_seconds(is_listening=self._is_listening)
-        return self._has_others() and await self._turn.holds_back(int(lease.worker_id), ask_every=ask_every)
-
-    async def _begin_alone(self, run: Run) -> None:
-        """Record that a job runs alone, so that a crash is its own, and begin it."""
-        self._alone = run
-        while run.is_held and not self._leaving.is_set():
-            try:
-                if not await self._driver.isolate(run.job.token):
-                    run.superseded_by = run.superseded_by or SettleAnswer.REAPED
-                break
-            except Exception as error:  # noqa: BLE001 - said and repeated
-                self._bench.telemetry.store_call_failed("isolate", error)
-                await first_of(self._leaving, within=self._backoff.failed())
-        self._backoff.succeeded()
-        if self._leaving.is_set() and run.is_held:
-            await self._release([run])
-        else:
-            self._begin(run)

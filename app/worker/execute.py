@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from ..domain.errors import OutlastError
 from ..domain.verdict import Ended, Raised, Returned, Suspending, Unstorable
+from ..jobs.client import Client, be_current
 from ..jobs.context import JobContext
 from ..jobs.exits import RetryAfter, Snooze, Terminal
 from ..jobs.handle import JobHandle
@@ -24,28 +25,32 @@ from ..lifecycle.tasks import start_task
 from ..observability.logging import correlate
 from .containment import enter_body
 from .error_info import error_info, leaves
+from .roster import body_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A body to call: the handle, the payload as stored, and what the body is told about its attempt.
 
-    `now` gives the store's time as this process reckons it.
+    `now` gives the store's time as this process reckons it; `client` is what the body enqueues with, else the ambient
+    one.
     """
 
     handle: JobHandle[Any, Any]
+    job_id: str
     payload: str
     context: JobContext
     result_max_bytes: int
     now: Callable[[], datetime]
+    client: Client | None = None
 
 
-def begin(call: Call, *, pool: Executor, name: str) -> asyncio.Future[Ended]:
+def begin(call: Call, *, pool: Executor) -> asyncio.Future[Ended]:
     """Start the body; the future gives how it ended and never raises, unless cancelled before the body began."""
     if call.handle.is_sync:
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(pool, context.run, _run_sync, call)
-    return start_task(_run_async(call), name=name)
+    return start_task(_run_async(call), name=body_name(call.job_id))
 
 
 def ended_of(body: asyncio.Future[Ended]) -> Ended:
@@ -59,7 +64,7 @@ def ended_of(body: asyncio.Future[Ended]) -> Ended:
 
 async def _run_async(call: Call) -> Ended:
     enter_body(asyncio.current_task())
-    _correlate(call)
+    _enter(call)
     try:
         bound = bind(call.handle, call.payload, call.context)
         value = await cast("Awaitable[object]", call.handle.body(*bound.args, **bound.kwargs))
@@ -70,7 +75,7 @@ async def _run_async(call: Call) -> Ended:
 
 def _run_sync(call: Call) -> Ended:
     enter_body()
-    _correlate(call)
+    _enter(call)
     try:
         bound = bind(call.handle, call.payload, call.context)
         value = call.handle.body(*bound.args, **bound.kwargs)
@@ -79,9 +84,11 @@ def _run_sync(call: Call) -> Ended:
     return _returned(value, call)
 
 
-def _correlate(call: Call) -> None:
-    """Name the job on what its body logs."""
-    correlate(job_id=str(call.context.id), job=call.context.name, attempt=call.context.attempt)
+def _enter(call: Call) -> None:
+    """Name the job on what its body logs, and give the body its client; the context is the body's own."""
+    correlate(job_id=call.job_id, job=call.context.name, attempt=call.context.attempt)
+    if call.client is not None:
+        be_current(call.client)
 
 
 def _returned(value: object, call: Call) -> Ended:

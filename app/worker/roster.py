@@ -21,7 +21,7 @@ from .run_signal import RunSignal
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Run:
-    """One claimed job. `is_settled` once its claim is no longer this worker's to write with."""
+    """One claimed job. `is_closed` once its outcome is known, `is_settled` once its claim is not ours to write with."""
 
     job: ClaimedJob
     handle: JobHandle[Any, Any]
@@ -31,6 +31,7 @@ class Run:
     started_at: float | None = None
     body: asyncio.Future[Ended] | None = field(default=None, repr=False)
     superseded_by: SettleAnswer | None = None
+    is_closed: bool = False
     is_settled: bool = False
     is_blocking: bool = False
 
@@ -62,9 +63,9 @@ class Run:
         self.signal.fire(Reason.CANCEL if is_gone_by_hand else Reason.LEASE_LOST)
 
 
-def body_name(job: ClaimedJob) -> str:
+def body_name(job_id: str) -> str:
     """Name the task of a body; a loop that hangs in it is traced to its job by that name."""
-    return f"outlast.run.{job.token.job_id}"
+    return f"outlast.run.{job_id}"
 
 
 class Roster:
@@ -72,22 +73,27 @@ class Roster:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[ClaimToken, Run] = {}
+        self._runs: dict[int, Run] = {}  # by fence, which no two claims share: a whole token is slow to hash
 
     def add(self, run: Run) -> None:
         """Take a run in."""
         with self._lock:
-            self._runs[run.job.token] = run
+            self._runs[run.job.token.fence] = run
 
-    def remove(self, run: Run) -> None:
-        """Let a run go."""
+    def remove(self, run: Run) -> bool:
+        """Let a run go; False when it had gone before."""
         with self._lock:
-            self._runs.pop(run.job.token, None)
+            return self._runs.pop(run.job.token.fence, None) is not None
 
     def runs(self) -> tuple[Run, ...]:
         """Give all runs."""
         with self._lock:
             return tuple(self._runs.values())
+
+    def has_open(self) -> bool:
+        """Say whether any run has an open attempt."""
+        with self._lock:
+            return any(not run.is_settled for run in self._runs.values())
 
     def tokens(self, lease: Lease) -> tuple[ClaimToken, ...]:
         """Give the claims still open under a lease."""
@@ -96,15 +102,15 @@ class Roster:
     def blocks(self, task: str) -> None:
         """Mark the run whose body's task holds the loop."""
         for run in self.runs():
-            if task == body_name(run.job):
+            if task == body_name(str(run.job.token.job_id)):
                 run.is_blocking = True
 
     def revoked(self, revocations: tuple[Revocation, ...]) -> None:
         """Tell the runs whose claims the store no longer has."""
         for revocation in revocations:
             with self._lock:
-                run = self._runs.get(revocation.token)
-            if run is not None:
+                run = self._runs.get(revocation.token.fence)
+            if run is not None and run.job.token == revocation.token:
                 run.revoke(revocation.by)
 
     def lose(self, lease: Lease) -> int:

@@ -1,7 +1,8 @@
 """One claimed job to exactly one outcome, settled: the data path of the worker, from claim to the store's answer.
 
-Total: whatever a body does, `carry` returns; the only thing it can leave behind is a body that nothing ends, and that
-keeps its place. Called by the claim loop, as a task of the worker's group.
+Total: whatever a body does, its run ends; the only thing it can leave behind is a body that nothing ends, and that
+keeps its place. A run costs one task, its body's; everything after the body is done in callbacks on the worker's loop.
+Driven by the claim loop.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from ..domain.errors import Internal, JobTimeout, ResultInvalid
 from ..domain.outcome import (
     KIND_OF,
+    Completed,
     DeadLettered,
     ErrorInfo,
     Interrupted,
@@ -27,20 +29,20 @@ from ..domain.outcome import (
     Suspended,
 )
 from ..domain.state import DeadReason
-from ..domain.verdict import Budget, Ended, Raised, verdict
-from ..jobs.client import Client, use_client
+from ..domain.verdict import Budget, Ended, Raised, Returned, verdict
+from ..jobs.client import Client
 from ..jobs.context import context_of
 from ..observability.telemetry import Telemetry
 from .error_info import error_info
 from .execute import Call, begin, ended_of
 from .options import WorkerOptions
-from .roster import Run, body_name
-from .settler import Settler
+from .roster import Run
+from .settler import Pending, Settler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every run works with. `given_up` is done once a drain's time is over; `on_due` hears when a wait ends."""
+    """What every run works with. `on_due` hears when a wait ends, `on_fault` what went wrong in our own code."""
 
     options: WorkerOptions
     telemetry: Telemetry
@@ -49,8 +51,8 @@ class Bench:
     roll: Callable[[], float]
     monotonic: Callable[[], float]
     client: Client | None
-    given_up: asyncio.Future[None]
     on_due: Callable[[timedelta], None]
+    on_fault: Callable[[BaseException], None]
 
 
 _TOO_LATE = ErrorInfo(
@@ -58,114 +60,160 @@ _TOO_LATE = ErrorInfo(
 )
 
 
-async def carry(run: Run, bench: Bench) -> None:
-    """Run one claimed job and settle what becomes of it; returns when body and attempt have ended, or are given up.
+class Carrier:
+    """Carries runs from their beginning to their end; `on_over` hears of each that has no body and no attempt left."""
 
-    A run told to stop before it began returns unbegun: its claim is handed back by the caller. One whose deadline has
-    passed by then is closed without a beginning.
-    """
-    if not run.is_held:
+    def __init__(self, bench: Bench, *, on_over: Callable[[Run], None]) -> None:
+        self._bench = bench
+        self._on_over = on_over
+        self._is_given_up = False
+
+    def begin(self, run: Run) -> bool:
+        """Begin one claimed job; what becomes of it is settled. False: told to stop before, the claim is to go back.
+
+        One whose deadline has passed by now is closed without a beginning.
+        """
+        if not run.is_held:
+            run.is_settled = True
+            self._said_superseded(run, run.superseded_by)
+            self._on_over(run)
+        elif run.signal.aborted:
+            return False
+        elif run.job.deadline_in is not None and _left(run, self._bench) <= timedelta():
+            self._store(run, DeadLettered(error=_TOO_LATE, reason=DeadReason.DEADLINE))
+        else:
+            self._call(run)
+        return True
+
+    def give_up(self) -> None:
+        """Leave what has not ended: an attempt whose body ends after this is closed by whoever takes it over."""
+        self._is_given_up = True
+
+    # --- the body ---------------------------------------------------------------------------------------------------
+
+    def _call(self, run: Run) -> None:
+        try:
+            body = self._body_of(run)
+        except Exception as error:  # noqa: BLE001 - metadata or a payload nobody can read ends this attempt only
+            self._close(run, Raised(error=error_info(error), is_terminal=False))
+            return
+        body.add_done_callback(partial(self._guarded, self._body_ended, run))
+        run.signal.on_close(partial(self._guarded, self._closed_over, run))
+        if run.handle.policy.abort == "cancel" and not run.handle.is_sync:
+            run.signal.on_cancel(body.cancel)
+
+    def _body_of(self, run: Run) -> asyncio.Future[Ended]:
+        bench, job = self._bench, run.job
+        run.started_at = bench.monotonic()
+        timeout = _timeout(run)
+        if timeout is not None or job.deadline_in is not None:
+            run.signal.arm(timeout=timeout, deadline_in=None if job.deadline_in is None else _left(run, bench))
+        call = Call(
+            handle=run.handle,
+            job_id=str(job.token.job_id),
+            payload=job.payload,
+            context=context_of(job, signal=run.signal),
+            result_max_bytes=bench.options.result_max_bytes,
+            now=partial(_store_now, run, bench.monotonic),
+            client=None if bench.client is None else bench.client.guarded(run.signal.in_store),
+        )
+        bench.telemetry.attempt_started(job)
+        run.body = begin(call, pool=bench.pool)
+        return run.body
+
+    def _guarded(self, step: Callable[[Run, Any], None], run: Run, future: asyncio.Future[Any]) -> None:
+        """Take a step in a callback; what goes wrong in it is our fault, and must not vanish in the loop's log."""
+        try:
+            step(run, future)
+        except Exception as error:  # noqa: BLE001 - reported to the life's owner
+            self._failed(run, error)
+
+    def _failed(self, run: Run, error: BaseException) -> None:
+        """Let a run go that our own code failed: its claim goes back with the next reconciliation."""
+        self._bench.on_fault(error)
+        self._on_over(run)
+
+    def _body_ended(self, run: Run, body: asyncio.Future[Ended]) -> None:
+        if run.is_closed:
+            if run.is_settled:
+                self._on_over(run)
+        elif not self._is_given_up:
+            run.signal.disarm()
+            self._close(run, ended_of(body))
+
+    def _closed_over(self, run: Run, closing: asyncio.Future[None]) -> None:
+        """Close an attempt over a body that does not end."""
+        if closing.cancelled() or self._is_given_up or run.is_closed or not run.is_body_running:
+            return
+        self._close(run, Raised(error=_still_running(run)))
+
+    # --- the outcome ------------------------------------------------------------------------------------------------
+
+    def _close(self, run: Run, ended: Ended) -> None:
+        """Decide what the attempt becomes and have it stored."""
+        run.is_closed = True
+        first, is_held = run.signal.reason, run.is_held
+        outcome: Outcome | None
+        if is_held and first is None and isinstance(ended, Returned):
+            outcome = Completed(result=ended.result)
+        else:
+            backoff = _backoff(run, self._bench.roll)
+            outcome = verdict(is_held=is_held, first=first, ended=ended, budget=_budget(run), backoff=backoff)
+        if outcome is not None:
+            self._store(run, outcome)
+            return
         run.is_settled = True
-        _said_superseded(run, bench, run.superseded_by)
-        return
-    if run.signal.aborted:
-        return
-    if (left := _left(run, bench)) is not None and left <= timedelta():
-        await _store(run, bench, DeadLettered(error=_TOO_LATE, reason=DeadReason.DEADLINE))
-        return
-    ended = await _ended(run, bench)
-    if ended is None:
-        return
-    closed = await _close(run, bench, ended)
-    if run.body is not None and not run.body.done():
-        bench.telemetry.attempt_abandoned(run.job, closed, _seconds(run, bench), reason=_word(run))
-        await _first(run.body, bench.given_up)
+        self._ended(run, self._said_superseded(run, run.superseded_by))
+
+    def _store(self, run: Run, outcome: Outcome) -> None:
+        run.is_closed = True
+        self._bench.settler.put(Pending(run=run, outcome=outcome, on_answer=self._answered))
+
+    def _answered(self, run: Run, stored: Outcome, answer: SettleAnswer | None) -> None:
+        try:
+            run.is_settled = True
+            self._ended(run, self._said(run, stored, answer))
+        except Exception as error:  # noqa: BLE001 - one run's fault must not keep the others' answers from them
+            self._failed(run, error)
+
+    def _said(self, run: Run, stored: Outcome, answer: SettleAnswer | None) -> str:
+        """Say how an attempt ended; gives the word for it."""
+        if answer is SettleAnswer.SETTLED:
+            seconds = _seconds(run, self._bench)
+            self._bench.telemetry.attempt_settled(run.job, stored, seconds, is_blocking=run.is_blocking)
+            if isinstance(stored, Retried | Suspended | Interrupted) and stored.delay is not None:
+                # Said when a job that waits is due, so that this worker looks at that instant rather than by chance.
+                self._bench.on_due(stored.delay)
+            return KIND_OF[type(stored)].value
+        if answer is not None:
+            return self._said_superseded(run, answer)
+        return OutcomeKind.LEASE_LOST.value
+
+    def _said_superseded(self, run: Run, by: SettleAnswer | None) -> str:
+        seconds = None if run.started_at is None else _seconds(run, self._bench)
+        if by in {SettleAnswer.CANCELLED, SettleAnswer.DELETED}:
+            self._bench.telemetry.attempt_superseded(run.job, by, seconds)
+            return by.value
+        self._bench.telemetry.lease_lost(run.job, seconds)
+        return OutcomeKind.LEASE_LOST.value
+
+    def _ended(self, run: Run, closed: str) -> None:
+        """Let a run go, or wait for the end of a body that runs on."""
+        if run.is_body_running:
+            seconds = _seconds(run, self._bench)
+            self._bench.telemetry.attempt_abandoned(run.job, closed, seconds, reason=_word(run))
+        else:
+            self._on_over(run)
 
 
-async def _ended(run: Run, bench: Bench) -> Ended | None:
-    """Call the body and wait for its end, or for the instant its attempt is closed over it; None: given up."""
-    try:
-        body = _begin(run, bench)
-    except Exception as error:  # noqa: BLE001 - metadata or a payload nobody can read ends this attempt only
-        return Raised(error=error_info(error), is_terminal=False)
-    await _first(body, run.signal.closing, bench.given_up)
-    if body.done():
-        run.signal.disarm()
-        return ended_of(body)
-    if run.signal.closing.done():
-        return Raised(error=_still_running(run))
-    return None
-
-
-def _begin(run: Run, bench: Bench) -> asyncio.Future[Ended]:
-    job, policy = run.job, run.handle.policy
-    run.started_at = bench.monotonic()
-    run.signal.arm(timeout=_timeout(run), deadline_in=_left(run, bench))
-    call = Call(
-        handle=run.handle,
-        payload=job.payload,
-        context=context_of(job, signal=run.signal),
-        result_max_bytes=bench.options.result_max_bytes,
-        now=_store_clock(run, bench.monotonic),
-    )
-    bench.telemetry.attempt_started(job)
-    with nullcontext() if bench.client is None else use_client(bench.client.guarded(run.signal.in_store)):
-        run.body = begin(call, pool=bench.pool, name=body_name(job))
-    if policy.abort == "cancel" and not run.handle.is_sync:
-        run.signal.on_cancel(run.body.cancel)
-    return run.body
-
-
-async def _first(*futures: asyncio.Future[Any]) -> None:
-    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-
-
-async def _close(run: Run, bench: Bench, ended: Ended) -> str:
-    """Decide what the attempt becomes and have it stored; gives the word for how it was closed."""
-    budget, backoff = _budget(run), _backoff(run, bench)
-    outcome = verdict(is_held=run.is_held, first=run.signal.reason, ended=ended, budget=budget, backoff=backoff)
-    if outcome is None:
-        run.is_settled = True
-        return _said_superseded(run, bench, run.superseded_by)
-    return await _store(run, bench, outcome)
-
-
-async def _store(run: Run, bench: Bench, outcome: Outcome) -> str:
-    fallback = _fallback(_budget(run), _backoff(run, bench))
-    stored, answer = await bench.settler.settle(run, outcome, fallback=fallback)
-    run.is_settled = True
-    if answer is SettleAnswer.SETTLED:
-        bench.telemetry.attempt_settled(run.job, stored, _seconds(run, bench), is_blocking=run.is_blocking)
-        _announce(stored, bench)
-        return KIND_OF[type(stored)].value
-    if answer is not None:
-        return _said_superseded(run, bench, answer)
-    return OutcomeKind.LEASE_LOST.value
-
-
-def _said_superseded(run: Run, bench: Bench, by: SettleAnswer | None) -> str:
-    seconds = None if run.started_at is None else _seconds(run, bench)
-    if by in {SettleAnswer.CANCELLED, SettleAnswer.DELETED}:
-        bench.telemetry.attempt_superseded(run.job, by, seconds)
-        return by.value
-    bench.telemetry.lease_lost(run.job, seconds)
-    return OutcomeKind.LEASE_LOST.value
-
-
-def _announce(outcome: Outcome, bench: Bench) -> None:
-    """Say when a job that waits is due, so that this worker looks at that instant rather than by chance."""
-    if isinstance(outcome, Retried | Suspended | Interrupted) and outcome.delay is not None:
-        bench.on_due(outcome.delay)
-
-
-def _fallback(budget: Budget, backoff: timedelta) -> Outcome:
+def fallback_of(run: Run, *, roll: Callable[[], float]) -> Outcome:
     """Give what is stored when the store refuses the outcome itself: an attempt never stays running for its value."""
     error = ErrorInfo(
         type=ResultInvalid.__name__, message="the store refused the outcome of this attempt", code=ResultInvalid.code
     )
-    if budget.is_spent:
+    if _budget(run).is_spent:
         return DeadLettered(error=error, reason=DeadReason.ATTEMPTS_EXHAUSTED)
-    return Retried(error=error, delay=backoff)
+    return Retried(error=error, delay=_backoff(run, roll))
 
 
 def _still_running(run: Run) -> ErrorInfo:
@@ -180,26 +228,27 @@ def _budget(run: Run) -> Budget:
     return Budget(attempt=run.job.counters.attempt, max_attempts=run.job.max_attempts, timeout=_timeout(run))
 
 
-def _backoff(run: Run, bench: Bench) -> timedelta:
-    return run.handle.policy.retry.delay_after(run.job.counters.attempt, bench.roll())
+def _backoff(run: Run, roll: Callable[[], float]) -> timedelta:
+    return run.handle.policy.retry.delay_after(run.job.counters.attempt, roll())
 
 
 def _timeout(run: Run) -> timedelta | None:
     """Give the lower of what the job type allows and what the request asked for."""
-    limits: list[Any] = [limit for limit in (run.handle.policy.timeout, run.job.timeout) if limit is not None]
-    return min(limits, default=None)
+    own, asked = run.handle.policy.timeout, run.job.timeout
+    if own is None or asked is None:
+        return asked if own is None else own
+    return min(own, asked)
 
 
-def _left(run: Run, bench: Bench) -> timedelta | None:
-    """Give what is left until the job's deadline, reckoned from the claim on."""
-    if run.job.deadline_in is None:
-        return None
-    return run.job.deadline_in - timedelta(seconds=bench.monotonic() - run.claimed_at)
+def _left(run: Run, bench: Bench) -> timedelta:
+    """Give what is left until the job's deadline, reckoned from the claim on; for a job that has one."""
+    deadline_in = run.job.deadline_in or timedelta()
+    return deadline_in - timedelta(seconds=bench.monotonic() - run.claimed_at)
 
 
-def _store_clock(run: Run, monotonic: Callable[[], float]) -> Callable[[], datetime]:
+def _store_now(run: Run, monotonic: Callable[[], float]) -> datetime:
     """Reckon the store's time from the claim on: this machine's own clock may be wrong."""
-    return lambda: run.job.claimed_at + timedelta(seconds=monotonic() - run.claimed_at)
+    return run.job.claimed_at + timedelta(seconds=monotonic() - run.claimed_at)
 
 
 def _seconds(run: Run, bench: Bench) -> float:

@@ -30,6 +30,28 @@ _SAID = {
 class RunSignal:
     """The signal of one run. `may_cancel`: the body may be cancelled once its grace is over."""
 
+    __slots__ = (
+        "_cancel",
+        "_cancel_timer",
+        "_due",
+        "_fired",
+        "_first",
+        "_grace",
+        "_heard",
+        "_in_store",
+        "_is_cancel_due",
+        "_lock",
+        "_loop",
+        "_monotonic",
+        "_on_close",
+        "_said",
+        "_thread",
+        "_timers",
+        "cancel_at",
+        "closing",
+        "may_cancel",
+    )
+
     def __init__(self, *, grace_seconds: float, may_cancel: bool, monotonic: Callable[[], float]) -> None:
         self.may_cancel = may_cancel
         self.cancel_at: float | None = None
@@ -40,14 +62,16 @@ class RunSignal:
         self._lock = threading.Lock()
         self._first: Reason | None = None
         self._said = ""
-        self._fired = threading.Event()
-        self._heard = asyncio.Event()
+        # Made by the first that waits: most runs end without anybody waiting for their signal.
+        self._fired: threading.Event | None = None
+        self._heard: asyncio.Event | None = None
         self._due: list[tuple[float, Reason]] = []
         self._timers: list[asyncio.TimerHandle] = []
         self._cancel: Callable[[], object] | None = None
         self._cancel_timer: asyncio.TimerHandle | None = None
         self._in_store = 0
         self._is_cancel_due = False
+        self._on_close: Callable[[asyncio.Future[None]], object] | None = None
         # Done when the attempt is to be closed although the body still runs; never by a drain, which gives up as one.
         self.closing: asyncio.Future[None] = self._loop.create_future()
 
@@ -109,7 +133,8 @@ class RunSignal:
         with self._lock:
             if self._first is None:
                 self._first, self._said = reason, said
-                self._fired.set()
+                if self._fired is not None:
+                    self._fired.set()
             elif self.cancel_at is not None and self.cancel_at <= at:
                 return
             self.cancel_at = at
@@ -124,6 +149,11 @@ class RunSignal:
         self._cancel = cancel
         if self._is_cancel_due:
             self._do_cancel()
+
+    def on_close(self, close: Callable[[asyncio.Future[None]], object]) -> None:
+        """Name what is called, soon after, when the attempt is to be closed although the body still runs."""
+        self._on_close = close
+        self.closing.add_done_callback(close)
 
     @contextmanager
     def in_store(self) -> Iterator[None]:
@@ -143,6 +173,9 @@ class RunSignal:
                 timer.cancel()
         self._due.clear()
         self._cancel = None
+        if self._on_close is not None:
+            self.closing.remove_done_callback(self._on_close)
+            self._on_close = None
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -156,7 +189,10 @@ class RunSignal:
                     return
 
     async def _wait_on_loop(self) -> Reason:
-        await self._heard.wait()
+        if self._first is None:
+            if self._heard is None:
+                self._heard = asyncio.Event()
+            await self._heard.wait()
         return self._told()
 
     def _told(self) -> Reason:
@@ -166,18 +202,25 @@ class RunSignal:
         return reason
 
     def _wait_in_thread(self, seconds: float) -> bool:
+        with self._lock:
+            if self._fired is None:
+                self._fired = threading.Event()
+            fired = self._fired
+            if self._first is not None:
+                fired.set()
         until = self._monotonic() + seconds
         while not self.aborted:
             now = self._monotonic()
             if now >= until:
                 return False
             left = min([until, *(at for at, _ in self._due)]) - now
-            self._fired.wait(min(left, threading.TIMEOUT_MAX))
+            fired.wait(min(left, threading.TIMEOUT_MAX))
         return True
 
     def _tighten(self) -> None:
         """Let the loop know: wake who waits, and move the cancel timer forward."""
-        self._heard.set()
+        if self._heard is not None:
+            self._heard.set()
         if self._is_cancel_due or self.cancel_at is None:
             return
         if self._cancel_timer is not None:

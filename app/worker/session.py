@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..domain.errors import Internal
@@ -30,7 +31,7 @@ from .maintenance import Maintenance
 from .options import WorkerOptions
 from .registration import Registration
 from .roster import Roster
-from .run import Bench
+from .run import Bench, fallback_of
 from .settler import Settler
 from .showing import Showing
 from .stall import StallWatch
@@ -67,7 +68,9 @@ class Session:
             driver=driver, options=options, telemetry=telemetry, clock=kit.boot_clock, roll=kit.roll
         )
         self._showing = Showing(driver=driver, registration=self.registration, telemetry=telemetry)
-        self._settler = Settler(driver=driver, telemetry=telemetry, roll=kit.roll)
+        self._settler = Settler(
+            driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
+        )
         self._maintenance = self._make_maintenance()
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
         self._bench = self._make_bench()
@@ -80,6 +83,7 @@ class Session:
             on_late=self.registration.owes,
             leaving=life.is_leaving,
         )
+        self._settler.carries(self._claims)
         self._watch = StallWatch(
             limit_seconds=options.loop_stall.total_seconds(),
             telemetry=telemetry,
@@ -134,7 +138,7 @@ class Session:
             start_in(parts, self._guarded(self._keep_lease()), name="outlast.lease")
             try:
                 async with asyncio.TaskGroup() as runs:
-                    start_in(runs, self._claim(runs), name="outlast.claims")
+                    start_in(runs, self._claim(), name="outlast.claims")
                     for sweep in (self._maintenance.promote, self._maintenance.sweep, self._maintenance.count):
                         start_in(runs, self._guarded(sweep()), name=f"outlast.{sweep.__name__}")
                     await self._serve()
@@ -158,15 +162,15 @@ class Session:
         self._showing.phase("in-flight")
         if not (are_back and await budget.wait(self._claims.is_empty, until=_abandon_at)):
             await self.leaving.abandon()
-            self._bench.given_up.set_result(None)
+            self._claims.give_up()
         self.life.idle()
         self._showing.phase("close")
         await self.leaving.flush()
         self._settler.give_up()
 
-    async def _claim(self, runs: asyncio.TaskGroup) -> None:
+    async def _claim(self) -> None:
         try:
-            await self._guarded(self._claims.run(runs))
+            await self._guarded(self._claims.run())
         finally:
             self._claims_ended.set()
 
@@ -245,8 +249,8 @@ class Session:
             roll=self._kit.roll,
             monotonic=self._kit.monotonic,
             client=self._kit.client,
-            given_up=asyncio.get_running_loop().create_future(),
             on_due=self._maintenance.due_in,
+            on_fault=self.life.fail,
         )
 
     def _make_heartbeat(self) -> Heartbeat:

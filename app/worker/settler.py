@@ -1,22 +1,25 @@
 """The one exit of the worker: stores outcomes, in small batches as they come, until the store has answered for each.
 
 A settle that fails is repeated while the lease under it lasts, then left to the reaper; one value that the store
-refuses neither holds up nor fails its neighbours: a failure is stored in its place. Runs await `settle`; one task of
-the worker runs `run`.
+refuses neither holds up nor fails its neighbours: a failure is stored in its place. A claim may ride along with a
+batch. Runs `put`; one task of the worker runs `run`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Protocol
 
 from ..domain.errors import OutlastError, RequestInvalid
+from ..domain.job import ClaimedJob
 from ..domain.outcome import Outcome, SettleAnswer, Settlement
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
 from .backoff import Backoff
+from .ride import Ride
 from .roster import Run
 
 BATCH = 100  # settlements of one statement
@@ -24,28 +27,59 @@ BATCH = 100  # settlements of one statement
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pending:
-    """One outcome on its way. `fallback` is stored in its place when the store refuses its value."""
+    """One outcome on its way. A `fallback` is stored in its place once the store has refused its value.
+
+    `on_answer` hears what was stored and the store's answer, None when it was left to the reaper. It must not raise.
+    """
 
     run: Run
     outcome: Outcome
-    fallback: Outcome
-    answer: asyncio.Future[SettleAnswer | None] = field(repr=False)
+    on_answer: Callable[[Run, Outcome, SettleAnswer | None], None]
     is_unknown: bool = False
-    is_fallback: bool = False
+    fallback: Outcome | None = None
 
     @property
     def settlement(self) -> Settlement:
         """Give what is sent."""
-        return Settlement(token=self.run.job.token, outcome=self.fallback if self.is_fallback else self.outcome)
+        return Settlement(token=self.run.job.token, outcome=self.fallback or self.outcome)
+
+    def answered(self, answer: SettleAnswer | None) -> None:
+        """Hand out the answer."""
+        self.on_answer(self.run, self.fallback or self.outcome, answer)
+
+
+class Rides(Protocol):
+    """Claims that travel with a settle, in its statement."""
+
+    def offer(self, queues: Sequence[str]) -> Ride | None:
+        """Give a claim to send along, for the places that a settle frees in `queues` too; None for none now."""
+        ...
+
+    def arrived(self, ride: Ride, claimed: Sequence[ClaimedJob]) -> None:
+        """Take what a claim brought, after the answers beside it were handed out."""
+        ...
+
+    def lost(self, ride: Ride) -> None:
+        """Hear that the reply was lost: the claim may have been made."""
+        ...
 
 
 class Settler:
-    """Takes outcomes and gives the store's answers."""
+    """Takes outcomes and gives the store's answers. `fallback` gives what is stored of a run in a bad value's place."""
 
-    def __init__(self, *, driver: JobDriver, telemetry: Telemetry, roll: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        telemetry: Telemetry,
+        roll: Callable[[], float],
+        fallback: Callable[[Run], Outcome],
+    ) -> None:
         self._driver = driver
         self._telemetry = telemetry
         self._backoff = Backoff(roll)
+        self._fallback = fallback
+        self._rides: Rides | None = None
         self._queue: list[Pending] = []
         self._came = asyncio.Event()
         self._given_up = asyncio.Event()
@@ -53,16 +87,15 @@ class Settler:
         self.is_idle = asyncio.Event()
         self.is_idle.set()
 
-    async def settle(self, run: Run, outcome: Outcome, *, fallback: Outcome) -> tuple[Outcome, SettleAnswer | None]:
-        """Store an outcome; gives what was stored and the answer, None when it was left to the reaper."""
-        pending = Pending(
-            run=run, outcome=outcome, fallback=fallback, answer=asyncio.get_running_loop().create_future()
-        )
+    def carries(self, rides: Rides) -> None:
+        """Take claims along from now on."""
+        self._rides = rides
+
+    def put(self, pending: Pending) -> None:
+        """Have an outcome stored; its `on_answer` is called exactly once while `run` runs."""
         self._queue.append(pending)
         self.is_idle.clear()
         self._came.set()
-        answer = await pending.answer
-        return pending.settlement.outcome, answer
 
     def lease_ended(self) -> None:
         """Look again at once: what was claimed under that lease is left."""
@@ -71,24 +104,26 @@ class Settler:
     def give_up(self) -> None:
         """Stop: what is not stored by now is left to whoever takes the claims over."""
         self._given_up.set()
+        self._came.set()
 
     async def run(self) -> None:
         """Store what comes until told to give up."""
         while not self._given_up.is_set():
-            await first_of(self._came, self._given_up)
+            await self._came.wait()
             self._came.clear()
             while self._queue and not self._given_up.is_set():
                 batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
                 await self._settle_batch(batch)
             if not self._queue:
                 self.is_idle.set()
-        for pending in self._queue:
-            pending.answer.set_result(None)
-        self._queue.clear()
+        left, self._queue = self._queue, []
+        for pending in left:
+            pending.answered(None)
 
     async def _settle_batch(self, batch: list[Pending]) -> None:
         """Store a batch; what could not be stored comes back into the queue, to be sent again after a pause."""
-        open_ones = [pending for pending in batch if not self._is_left(pending)]
+        held = {lease for lease in {pending.run.lease for pending in batch} if lease.is_held}
+        open_ones = [pending for pending in batch if pending.run.lease in held or not self._is_left(pending)]
         if not open_ones:
             return
         left = await self._send(open_ones)
@@ -115,29 +150,45 @@ class Settler:
 
     def _fall_back(self, pending: Pending, error: Exception) -> None:
         """Store a failure instead when it was the value that was refused; any other error is not the value's."""
-        if _is_refused_value(error) and not pending.is_fallback:
+        if _is_refused_value(error) and pending.fallback is None:
             self._telemetry.settle_refused(pending.run.job)
-            pending.is_fallback = True
+            pending.fallback = self._fallback(pending.run)
 
     async def _try(self, batch: Sequence[Pending]) -> Exception | None:
         """Send one statement; on success every answer is handed out."""
+        # A body that runs on after its attempt was closed keeps its place.
+        freed = [pending.run.job.queue for pending in batch if not pending.run.is_body_running]
+        ride = None if self._rides is None else self._rides.offer(freed)
         try:
-            answers = await self._driver.settle([pending.settlement for pending in batch])
-        except Exception as error:  # noqa: BLE001 - said, and repeated while the lease lasts
+            answers, claimed = await self._call([pending.settlement for pending in batch], ride)
+        except BaseException as error:
+            if self._rides is not None and ride is not None:
+                self._rides.lost(ride)
+            if not isinstance(error, Exception):
+                raise
             self._telemetry.settle_failed(error, count=len(batch), will_retry=True)
             for pending in batch:
                 pending.is_unknown = pending.is_unknown or not _is_refused_value(error)
             return error
         for pending, answer in zip(batch, answers, strict=True):
-            pending.answer.set_result(_read(pending, answer))
+            pending.answered(_read(pending, answer))
+        if self._rides is not None and ride is not None:
+            self._rides.arrived(ride, claimed)
         return None
+
+    async def _call(
+        self, settlements: Sequence[Settlement], ride: Ride | None
+    ) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+        if ride is None:
+            return await self._driver.settle(settlements), ()
+        return await self._driver.settle_and_claim(settlements, ride.request)
 
     def _is_left(self, pending: Pending) -> bool:
         """Say whether a lease has run out over an outcome, which is then answered with None."""
         if pending.run.lease.is_held:
             return False
         self._telemetry.settle_left(pending.run.job)
-        pending.answer.set_result(None)
+        pending.answered(None)
         return True
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -69,6 +69,7 @@ class Actor:
         self.jobs = jobs
         self.random = random.Random(seed)
         self.seat: Seat | None = None
+        self._came_along: Sequence[ClaimedJob] = ()
 
     async def call(self, verb: Callable[[Seat], Awaitable[T]]) -> T | None:
         """Run a verb, sometimes in a transaction that is rolled back; None when it is unknown what became of it."""
@@ -148,27 +149,43 @@ class Actor:
         await self.call(lambda seat: seat.driver.retry(job_id))
 
     async def _claim_and_settle(self, worker: WorkerId) -> None:
-        claimed = await self.call(lambda seat: seat.driver.claim(request(worker, self.random.randint(1, 8))))
-        for job in claimed or ():
-            self.books.claims[job.token.job_id][job.token.fence] = job.token.claim_no
+        claimed, self._came_along = self._came_along, ()
+        if not claimed:
+            claimed = await self.call(lambda seat: seat.driver.claim(request(worker, self.random.randint(1, 8)))) or ()
+            self._note(claimed)
         if self.random.random() < 0.1:
             await self.call(lambda seat: seat.driver.reconcile(worker, []))
-        kept = [job for job in claimed or () if self.random.random() < 0.95]
+        kept = [job for job in claimed if self.random.random() < 0.95]
         if kept and self.random.random() < 0.1:
             await self.call(lambda seat: seat.driver.isolate(kept[0].token))
         if kept and self.random.random() < 0.1:
             await self.call(lambda seat: seat.driver.release([kept[0].token], cause="stress"))
-        await self.settle([(job, self._outcome()) for job in kept])
+        await self.settle([(job, self._outcome()) for job in kept], worker)
 
-    async def settle(self, ends: list[tuple[ClaimedJob, Outcome]]) -> None:
-        """Settle, sometimes twice, and note what was stored."""
+    def _note(self, claimed: Sequence[ClaimedJob]) -> None:
+        for job in claimed:
+            self.books.claims[job.token.job_id][job.token.fence] = job.token.claim_no
+
+    async def settle(self, ends: list[tuple[ClaimedJob, Outcome]], worker: WorkerId | None = None) -> None:
+        """Settle, sometimes twice, half the time with a claim of `worker` in the statement; note what was stored."""
         batch = [Settlement(token=job.token, outcome=outcome) for job, outcome in ends]
         for _ in range(2 if self.random.random() < 0.1 else 1):
-            answers = await self.call(lambda seat: seat.driver.settle(batch))
-            for settlement, answer in zip(batch, answers or (), strict=False):
+            is_fused = self.random.random() < 0.5
+            answers = await (self._settle_and_claim(batch, worker) if worker and is_fused else self._settle(batch))
+            for settlement, answer in zip(batch, answers, strict=False):
                 if answer is SettleAnswer.SETTLED:
                     self.books.settled[settlement.token.fence] += 1
                     self.books.completed[settlement.token.job_id] += isinstance(settlement.outcome, Completed)
+
+    async def _settle(self, batch: list[Settlement]) -> tuple[SettleAnswer, ...]:
+        return await self.call(lambda seat: seat.driver.settle(batch)) or ()
+
+    async def _settle_and_claim(self, batch: list[Settlement], worker: WorkerId) -> tuple[SettleAnswer, ...]:
+        asked = request(worker, self.random.randint(1, 8))
+        answers, claimed = await self.call(lambda seat: seat.driver.settle_and_claim(batch, asked)) or ((), ())
+        self._note(claimed)
+        self._came_along = claimed or self._came_along
+        return answers
 
     def _outcome(self) -> Outcome:
         soon = timedelta(milliseconds=self.random.randint(0, 50))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.domain.outcome import Completed, Settlement
-from app.drivers.postgres import cancel, claim, enqueue, heartbeat, promote, release, settle
+from app.drivers.postgres import cancel, claim, enqueue, heartbeat, promote, release, settle, settle_and_claim
 from app.drivers.postgres.connect import connect
 from tests.postgres.arena import Arena
 from tests.support.drivers import new_job
@@ -22,12 +22,15 @@ HOT = {
     "claim from one queue": claim.CLAIM_ONE,
     "claim from several queues": claim.CLAIM_MANY,
     "settle": settle.SETTLE,
+    "settle and claim from one queue": settle_and_claim.SETTLE_AND_CLAIM_ONE,
+    "settle and claim from several queues": settle_and_claim.SETTLE_AND_CLAIM_MANY,
     "release": release.RELEASE,
     "reconcile": release.RECONCILE,
     "renew": heartbeat._RENEW,
     "promote": promote._PROMOTE,
     "cancel": cancel._CANCEL,
 }
+CLAIMS = [verb for verb in HOT if "claim" in verb]
 # `queue` has a row per paused queue and `worker` one per process; the rest grows with the work.
 GROWING = {"job", "ready", "waiting", "running", "held", "finished", "live_key", "source", "attempt", "expiry"}
 
@@ -67,13 +70,13 @@ async def test_no_hot_statement_reads_a_growing_table_from_end_to_end(session: A
     assert scanned == []
 
 
-@pytest.mark.parametrize("verb", ["claim from one queue", "claim from several queues"])
+@pytest.mark.parametrize("verb", CLAIMS)
 async def test_a_claim_deletes_the_very_rows_it_locked(session: Any, verb: str) -> None:
     scans = {node["Node Type"] for node in await plan(session, HOT[verb]) if node.get("Relation Name") == "ready"}
     assert "Tid Scan" in scans
 
 
-@pytest.mark.parametrize("verb", ["claim from one queue", "claim from several queues"])
+@pytest.mark.parametrize("verb", CLAIMS)
 async def test_a_claim_reads_its_queue_in_order_without_sorting_it(session: Any, verb: str) -> None:
     found = [node for node in await plan(session, HOT[verb]) if node.get("Index Name") == "ready_pkey"]
     assert found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -13,9 +13,10 @@ from uuid import UUID
 import uuid_utils
 
 from app.domain.job import JobId, NewJob
+from app.domain.outcome import Settlement
 from app.domain.snapshot import AttemptView, JobView
 from app.drivers.memory.driver import MemoryDriver
-from app.drivers.protocol import JobDriver
+from app.drivers.protocol import ClaimRequest, JobDriver
 from app.jobs.client import Client
 from app.jobs.handle import JobHandle
 from app.jobs.registry import Registry
@@ -119,6 +120,12 @@ class Flaky:
         if verb == "open_heartbeat":
             return self._open_heartbeat
         return self._wrapped(verb, attribute)
+
+    async def settle_and_claim(self, settlements: Sequence[Settlement], request: ClaimRequest) -> Any:
+        """Be both verbs, so that what is told to fail or to wait does so here too; a failure loses the whole reply."""
+        self.calls.append("settle_and_claim")
+        answers = await self.settle(settlements)
+        return answers, await self.claim(request)
 
     def _wrapped(self, verb: str, call: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
         async def wrapped(*args: object, **kwargs: object) -> object:

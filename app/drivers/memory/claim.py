@@ -19,13 +19,27 @@ def claim(store: Store, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
     Raises:
         QueuesEmpty: the request names no queue.
     """
+    refuse_empty(request)
+    with store.statement() as now:
+        return claim_at(store, request, now)
+
+
+def refuse_empty(request: ClaimRequest) -> None:
+    """Refuse a claim without a queue.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
     if not request.shares:
         raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
-    with store.statement() as now:
-        worker = store.workers.get(request.worker_id)
-        if worker is None or not worker.is_alive(now):
-            return ()
-        return tuple(_open(store, job_id, request.worker_id, now) for job_id in _chosen(store, request))
+
+
+def claim_at(store: Store, request: ClaimRequest, now: datetime) -> tuple[ClaimedJob, ...]:
+    """Claim within a statement that does more."""
+    worker = store.workers.get(request.worker_id)
+    if worker is None or not worker.is_alive(now):
+        return ()
+    return tuple(_open(store, job_id, request.worker_id, now) for job_id in _chosen(store, request))
 
 
 def _chosen(store: Store, request: ClaimRequest) -> list[JobId]:

@@ -108,6 +108,12 @@ class MemoryDriver:
         """Close attempts with their outcomes."""
         return settle.settle(self._store, settlements)
 
+    async def settle_and_claim(
+        self, settlements: Sequence[Settlement], request: ClaimRequest
+    ) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+        """Close attempts, then take ready jobs."""
+        return settle.settle_and_claim(self._store, settlements, request)
+
     def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
         """Open the heartbeat's way to the store."""
         return heartbeat.open_heartbeat(self._store)

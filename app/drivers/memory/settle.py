@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
-from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, JobId
+from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimedJob, ClaimToken, JobId
 from ...domain.ledger import cause_of, error_of
 from ...domain.outcome import (
     KIND_OF,
@@ -23,7 +23,9 @@ from ...domain.outcome import (
     Suspended,
 )
 from ...domain.state import State
+from ..protocol import ClaimRequest
 from .attempts import End, close_attempt
+from .claim import claim_at, refuse_empty
 from .rows import HeldBack, Ready, Running, Token, Wait, Waiting
 from .store import Store
 
@@ -34,9 +36,27 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> tuple[SettleAnswe
     What becomes ready again does so in the order it was claimed in, whatever the order of the batch.
     """
     with store.statement() as now:
-        by_claim = sorted(enumerate(settlements), key=lambda item: item[1].token.fence)
-        answers = {place: _settle_one(store, settlement, now) for place, settlement in by_claim}
-        return tuple(answers[place] for place in range(len(settlements)))
+        return _settle_all(store, settlements, now)
+
+
+def settle_and_claim(
+    store: Store, settlements: Sequence[Settlement], request: ClaimRequest
+) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+    """Close attempts, then take ready jobs; see `JobDriver.settle_and_claim`.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
+    refuse_empty(request)
+    with store.statement() as now:
+        answers = _settle_all(store, settlements, now)
+        return answers, claim_at(store, request, now)
+
+
+def _settle_all(store: Store, settlements: Sequence[Settlement], now: datetime) -> tuple[SettleAnswer, ...]:
+    by_claim = sorted(enumerate(settlements), key=lambda item: item[1].token.fence)
+    answers = {place: _settle_one(store, settlement, now) for place, settlement in by_claim}
+    return tuple(answers[place] for place in range(len(settlements)))
 
 
 def superseded_by(store: Store, token: ClaimToken) -> SettleAnswer:

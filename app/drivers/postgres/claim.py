@@ -6,6 +6,9 @@ queues and names the worker does not know. Called by the claim loop; claims whos
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob
 from ..protocol import ClaimRequest
@@ -44,10 +47,7 @@ quota as materialized (
   select queue, count(*)::int as n from (select queue from h order by rank, seq limit $5::int) x group by queue),
 plan as materialized (select coalesce(sum(n), 0)::int as n from quota)"""  # noqa: S608  fragments of this module
 
-# The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
-# The row without a job says how many were planned.
-_CLAIM = """
-with {quota},
+_TAKE = """
 pick as materialized (
   select x.ctid from quota cross join lateral (
     select r.ctid from outlast.ready r
@@ -59,8 +59,18 @@ t as (
     r.claim_no + 1 as claim_no, r.crashes, r.interrupts),
 run as (
   insert into outlast.running(job_id, seq, worker, queue, rank, name_id, attempt, claim_no, crashes, interrupts)
-  select job_id, seq, $1, queue, rank, name_id, attempt, claim_no, crashes, interrupts from t)
-select null::uuid as job_id, n as planned, null::bigint as seq, null::text as queue, null::smallint as rank,
+  select job_id, seq, $1, queue, rank, name_id, attempt, claim_no, crashes, interrupts from t)"""
+_TAKE = _TAKE.replace("{may_share}", _MAY_SHARE.strip())
+
+# What a claim does, for statements that do more: binds $1 to $6.
+TAKING_ONE = f"{_ONE_QUEUE.strip()},{_TAKE}"
+TAKING_MANY = f"{_QUEUES.strip()},{_TAKE}"
+
+# The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
+# The row without a job comes first and says how many were planned; `settled` is for statements that do more.
+TAKEN = """
+select null::uuid as job_id, n as planned, {settled} as settled, null::bigint as seq, null::text as queue,
+  null::smallint as rank,
   null::int as name_id, null::smallint as attempt, null::int as claim_no, null::smallint as crashes,
   null::smallint as interrupts, null::timestamptz as claimed_at, null::uuid as run_id, null::smallint as priority,
   null::text as tenant, null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes,
@@ -69,14 +79,17 @@ select null::uuid as job_id, n as planned, null::bigint as seq, null::text as qu
   null::text as traceparent, null::text[] as tags, null::text as meta
 from plan
 union all
-select t.job_id, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
+select t.job_id, null, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_at,
   j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
 """
-_CLAIM = _CLAIM.replace("{may_share}", _MAY_SHARE.strip())
-CLAIM_ONE = _CLAIM.replace("{quota}", _ONE_QUEUE.strip())
-CLAIM_MANY = _CLAIM.replace("{quota}", _QUEUES.strip())
+_TAKEN = TAKEN.replace("{settled}", "null::bigint[]")
+CLAIM_ONE = f"with {TAKING_ONE}{_TAKEN}"
+CLAIM_MANY = f"with {TAKING_MANY}{_TAKEN}"
+
+# Runs one of the two texts, for one queue or for several, and gives what it returned.
+Look: TypeAlias = Callable[[bool, tuple[object, ...]], Awaitable[list[Row]]]
 
 
 async def claim(db: Database, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
@@ -85,31 +98,38 @@ async def claim(db: Database, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
     Raises:
         QueuesEmpty: the request names no queue.
     """
+    return await claim_by(db, request, first=None)
+
+
+async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -> tuple[ClaimedJob, ...]:
+    """Claim; the first look is taken by `first`, where one is given, which may do other things in its statement.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
     if not request.shares:
         raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
+
+    async def look(is_one: bool, binds: tuple[object, ...]) -> list[Row]:  # noqa: FBT001 - see `Look`
+        sql = db.in_schema(CLAIM_ONE if is_one else CLAIM_MANY)
+        return await db.run(lambda conn: conn.fetch(sql, *binds))
+
     names = await name_ids(db, request.names)
+    ids = list(names.values())
     room = {share.queue: share.room for share in request.shares}
     rows: list[Row] = []
-    for _ in range(_LOOKS):
-        planned, taken = await _take(db, request, room=room, total=request.room - len(rows), ids=list(names.values()))
+    for turn in range(_LOOKS):
+        open_queues = {queue: free for queue, free in room.items() if free > 0}
+        total = request.room - len(rows)
+        if not (first and turn == 0) and (total <= 0 or not open_queues):
+            break
+        binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
+        head, *taken = await (first if first and turn == 0 else look)(len(open_queues) == 1, binds)
         rows += taken
-        if planned <= len(taken):
+        if head["planned"] <= len(taken):
             break
         for row in taken:
             room[row["queue"]] -= 1
     rows.sort(key=lambda row: (row["rank"], row["seq"]))
     name_of = {number: name for name, number in names.items()}
     return tuple(claimed_job(row, name=name_of[row["name_id"]], worker_id=request.worker_id) for row in rows)
-
-
-async def _take(
-    db: Database, request: ClaimRequest, *, room: dict[str, int], total: int, ids: list[int]
-) -> tuple[int, list[Row]]:
-    """Claim once; gives how many tokens were planned to be taken, 0 where none are planned ahead, and those taken."""
-    open_queues = {queue: free for queue, free in room.items() if free > 0}
-    if total <= 0 or not open_queues:
-        return 0, []
-    sql = db.in_schema(CLAIM_ONE if len(open_queues) == 1 else CLAIM_MANY)
-    binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
-    planned, *taken = await db.run(lambda conn: conn.fetch(sql, *binds))
-    return planned["planned"], taken

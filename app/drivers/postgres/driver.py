@@ -46,6 +46,7 @@ from . import (
     release,
     retry,
     settle,
+    settle_and_claim,
     stats,
     workers,
 )
@@ -175,6 +176,12 @@ class PostgresDriver:
     async def settle(self, settlements: Sequence[Settlement]) -> tuple[SettleAnswer, ...]:
         """Close attempts with their outcomes."""
         return await settle.settle(self._db, settlements)
+
+    async def settle_and_claim(
+        self, settlements: Sequence[Settlement], request: ClaimRequest
+    ) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+        """Close attempts and take ready jobs in one commit."""
+        return await settle_and_claim.settle_and_claim(self._db, settlements, request)
 
     def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
         """Open the heartbeat's own connection, on the calling thread's loop."""

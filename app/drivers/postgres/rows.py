@@ -6,7 +6,7 @@ asyncpg's UUIDs are a class of its own, which encoders that ask for the exact ty
 from __future__ import annotations
 
 from datetime import timedelta
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 from ...domain.job import ClaimedJob, ClaimToken, Counters, JobId, RunId, WorkerId
 from ...domain.snapshot import WorkerView
@@ -15,7 +15,11 @@ from .database import Row
 
 def plain(value: UUID) -> UUID:
     """Give a UUID of the standard library's class."""
-    return UUID(bytes=value.bytes)
+    # As `UUID(int=…)` does, without what it checks: the value is one already, and this runs for every claimed job.
+    made = object.__new__(UUID)
+    object.__setattr__(made, "int", value.int)
+    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    return made
 
 
 def claimed_job(row: Row, *, name: str, worker_id: WorkerId) -> ClaimedJob:

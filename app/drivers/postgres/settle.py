@@ -7,7 +7,8 @@ settled is looked up, and answered with what took its place. Called by the worke
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, assert_never
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, assert_never
 
 from ...domain.ledger import cause_of, error_of
 from ...domain.outcome import (
@@ -39,8 +40,8 @@ _ENDS = f"{DONE}, {DEAD}, {CANCELLED}"
 # An attempt that began leaves a row on the ledger, but one that snoozed: it takes the limit on its start away itself.
 # Sequences are unique per claim and sent in ascending order, so `width_bucket` finds a row's own settlement; every part
 # of the token is then compared within that one. Two arrays tested apart would let a stale token settle a new claim.
-SETTLE = f"""
-with gone as (
+SETTLING = f"""
+gone as (
   delete from outlast.running r
   where r.job_id = any($1::uuid[])
     and ($2::bigint[])[width_bucket(r.seq, $2::bigint[])] = r.seq
@@ -52,13 +53,14 @@ with gone as (
         and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
   returning r.*, width_bucket(r.seq, $2::bigint[]) as p),
 g as materialized (
-  select gone.*, ($5::smallint[])[p] as target, (gone.attempt - ($6::smallint[])[p])::smallint as attempt_after,
-    (gone.interrupts + ($7::smallint[])[p])::smallint as interrupts_after from gone),
+  select gone.*, ($5::smallint[])[p] as target,
+    (gone.attempt - coalesce(($6::smallint[])[p], 0))::smallint as attempt_after,
+    (gone.interrupts + coalesce(($7::smallint[])[p], 0))::smallint as interrupts_after from gone),
 fin as (
   insert into outlast.finished(job_id, state, attempt, claim_no, crashes, interrupts, seq, worker, started_at,
     finished_at, result, reason, late)
   select job_id, target, attempt_after, claim_no, crashes, interrupts_after, seq, worker, claimed_at, outlast.clock(),
-    ($9::text[])[p], ($10::text[])[p], ($11::boolean[])[p]
+    ($9::text[])[p], ($10::text[])[p], coalesce(($11::boolean[])[p], false)
   from g where target in ({_ENDS})),
 rdy as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
@@ -94,8 +96,8 @@ ended as materialized (
   left join lateral (select j.key_hash from outlast.job j where j.id = g.job_id offset 0) j on true
   where target in ({_ENDS})),
 {END_KEYS.strip()}
-select seq from g
 """  # noqa: S608  fragments of our own
+SETTLE = f"with {SETTLING.strip()}\nselect seq from g"
 
 
 class _Line(NamedTuple):
@@ -123,8 +125,15 @@ async def settle(db: Database, settlements: Sequence[Settlement]) -> tuple[Settl
         for index, settlement in waiting.items():
             chosen.setdefault(settlement.token.fence, index)
         won |= await _close(db, {index: waiting.pop(index) for index in chosen.values()})
-    others = [index for index in range(len(settlements)) if index not in won]
+    return await answers_of(db, settlements, won)
+
+
+async def answers_of(
+    db: Database, settlements: Sequence[Settlement], won: AbstractSet[int]
+) -> tuple[SettleAnswer, ...]:
+    """Give the answers, in order, once the indexes of the settled are known; what took the others is looked up."""
     answers = [SettleAnswer.SETTLED] * len(settlements)
+    others = [index for index in range(len(settlements)) if index not in won]
     if others:
         reasons = await superseded_by(db, [settlements[index].token for index in others])
         for index, reason in zip(others, reasons, strict=True):
@@ -136,14 +145,20 @@ async def _close(db: Database, settlements: Mapping[int, Settlement]) -> set[int
     """Settle those whose claims are held, wake who waits for it, and give their indexes."""
     ordered = dict(sorted(settlements.items(), key=lambda item: item[1].token.fence))
     index_of = {settlement.token.fence: index for index, settlement in ordered.items()}
-    sql, columns = db.in_schema(SETTLE), _columns(ordered.values())
+    sql, columns = db.in_schema(SETTLE), columns_of(tuple(ordered.values()))
     rows = await db.run(lambda conn: conn.fetch(sql, *columns))
     won = {index_of[row["seq"]] for row in rows}
-    await _wake(db, (ordered[index].outcome for index in won))
+    await wake(db, (ordered[index].outcome for index in won))
     return won
 
 
-def _columns(settlements: Iterable[Settlement]) -> list[list[object]]:
+def columns_of(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
+    """Give the binds of the statement: a column per value, settlements in the order of their sequences.
+
+    A column without a value is null as a whole: encoding arrays is most of what sending a batch costs.
+    """
+    if all(type(settlement.outcome) is Completed for settlement in settlements):
+        return _columns_of_completed(settlements)
     rows = []
     for settlement in settlements:
         token, outcome = settlement.token, settlement.outcome
@@ -156,7 +171,30 @@ def _columns(settlements: Iterable[Settlement]) -> list[list[object]]:
                 *((None,) * 4 if error is None else (error.type, error.message, error.code, error.traceback)),
             )
         )
-    return [list(column) for column in zip(*rows, strict=True)]
+    return [_column(column) for column in zip(*rows, strict=True)]
+
+
+def _columns_of_completed(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
+    """Give the same for a batch of nothing but results: the usual one, and the one that has to be quick."""
+    tokens = [settlement.token for settlement in settlements]
+    outcomes: list[Any] = [settlement.outcome for settlement in settlements]
+    late = [outcome.late for outcome in outcomes]
+    return [
+        [token.job_id for token in tokens],
+        [token.fence for token in tokens],
+        [token.claim_no for token in tokens],
+        [token.worker_id for token in tokens],
+        [DONE] * len(tokens),
+        *(None, None, None),
+        _column([outcome.result for outcome in outcomes]),
+        None,
+        late if any(late) else None,
+        *(None,) * 7,
+    ]
+
+
+def _column(values: Sequence[Any]) -> list[Any] | None:
+    return None if all(value is None for value in values) else list(values)
 
 
 def _line(outcome: Outcome) -> _Line:
@@ -182,8 +220,9 @@ def _line(outcome: Outcome) -> _Line:
             assert_never(outcome)
 
 
-async def _wake(db: Database, outcomes: Iterable[Outcome]) -> None:
-    targets = {_line(outcome).target for outcome in outcomes}
+async def wake(db: Database, outcomes: Iterable[Outcome]) -> None:
+    """Wake who waits for what these outcomes made ready or ended."""
+    targets = {DONE if type(outcome) is Completed else _line(outcome).target for outcome in outcomes}
     wakes = []
     if _READY in targets:
         wakes.append(Wake.READY)

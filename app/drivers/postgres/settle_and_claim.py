@@ -1,0 +1,61 @@
+"""Settle and claim at once: the statements of both verbs as one, with one commit.
+
+Owns the fusion and nothing of either half. The halves do not see each other: what is settled as ready again is claimed
+by a later statement. Called by the worker whenever outcomes are pending and places are free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...domain.job import ClaimedJob
+from ...domain.outcome import SettleAnswer, Settlement
+from ..protocol import ClaimRequest
+from .claim import TAKEN, TAKING_MANY, TAKING_ONE, claim, claim_by
+from .database import Database, Row
+from .settle import SETTLING, answers_of, columns_of, settle, wake
+
+_SETTLE_BINDS = 18
+
+
+def _fused(taking: str) -> str:
+    """Give a claim's parts behind those of a settle, its binds counted on."""
+    moved = re.sub(r"\$(\d+)", lambda bind: f"${int(bind[1]) + _SETTLE_BINDS}", taking)
+    taken = TAKEN.replace("{settled}", "array(select seq from g)")
+    return f"with {SETTLING.strip()},\n{moved}{taken}"
+
+
+SETTLE_AND_CLAIM_ONE = _fused(TAKING_ONE)
+SETTLE_AND_CLAIM_MANY = _fused(TAKING_MANY)
+
+
+async def settle_and_claim(
+    db: Database, settlements: Sequence[Settlement], request: ClaimRequest
+) -> tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]:
+    """Close attempts and take ready jobs in one statement; each half is fenced by itself, and both fail together.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
+    if not request.shares:
+        return (), await claim(db, request)  # which refuses it, before anything is settled
+    fences = {settlement.token.fence for settlement in settlements}
+    if len(fences) < len(settlements) or not settlements or request.room <= 0:
+        # Two settlements of one claim take two statements; without one of the halves there is nothing to fuse.
+        answers = await settle(db, settlements)
+        return answers, await claim(db, request)
+    order = sorted(range(len(settlements)), key=lambda index: settlements[index].token.fence)
+    index_of = {settlements[index].token.fence: index for index in order}
+    columns = columns_of([settlements[index] for index in order])
+    won: set[int] = set()
+
+    async def look(is_one: bool, binds: tuple[object, ...]) -> list[Row]:  # noqa: FBT001 - see `Look`
+        sql = db.in_schema(SETTLE_AND_CLAIM_ONE if is_one else SETTLE_AND_CLAIM_MANY)
+        rows = await db.run(lambda conn: conn.fetch(sql, *columns, *binds))
+        won.update(index_of[seq] for seq in rows[0]["settled"])
+        return rows
+
+    claimed = await claim_by(db, request, first=look)
+    await wake(db, (settlements[index].outcome for index in won))
+    return await answers_of(db, settlements, won), claimed
