@@ -80,6 +80,20 @@ async def test_a_claim_reads_its_queue_in_order_without_sorting_it(session: Any,
     assert all("queue" in node["Index Cond"] for node in found)
 
 
+@pytest.mark.parametrize(
+    ("verb", "table"),
+    [("claim from one queue", "ready"), ("claim from several queues", "ready"), ("promote", "waiting")],
+)
+async def test_rows_are_found_by_their_place_even_where_a_pooler_drops_our_settings(
+    session: Any, verb: str, table: str
+) -> None:
+    await session.execute("set enable_seqscan = on")
+    await session.execute("set enable_bitmapscan = on")
+    scans = {node["Node Type"] for node in await plan(session, HOT[verb]) if node.get("Relation Name") == table}
+    assert "Tid Scan" in scans
+    assert "Seq Scan" not in scans
+
+
 async def test_the_cost_of_a_claim_does_not_grow_with_the_backlog(arena: Arena) -> None:
     """Buffers, not time: the same claim touches about as many pages with 20,000 jobs waiting as with 100."""
     worker = await arena.register()
