@@ -1,15 +1,19 @@
 """Claim: take ready tokens in order and open an attempt on each, in one statement.
 
 Owns the order (rank, then sequence, across queues), the gate on the worker's own row, and what is passed over: paused
-queues and names the worker does not know. Called by the claim loop; claims whose reply was lost are `release`'s.
+queues and names the worker does not know. Looks by the low-water marks, and feeds them. Called by the claim loop;
+claims whose reply was lost are `release`'s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob
 from ..protocol import ClaimRequest
-from .database import Database, Row
+from .database import Database, Raw, Row
+from .low_water import Horizon, Stretch, Taken
 from .names import name_ids
 from .rows import claimed_job
 
@@ -24,6 +28,14 @@ _MAY_SHARE = """
   (select j.max_crashes from outlast.job j where j.id = r.job_id), 32767))"""
 _NOT_PAUSED = "not exists (select from outlast.queue q where q.name = s.queue and q.paused_at is not null)"
 
+# A queue's tokens in claim order, above the low-water marks of this process: stretch by stretch, each one way down the
+# index. The nested loop keeps the order of the stretches, and stops when it has enough.
+_STRETCHES = "unnest($7::text[], $8::smallint[], $9::bigint[], $10::smallint[]) g(queue, rank, seq, ends)"
+_WITHIN = f"""
+r.queue = g.queue and (r.rank, r.seq) > (g.rank, g.seq) and r.rank < g.ends
+        and r.name_id = any($4::int[]) and {_MAY_SHARE.strip()}
+      order by r.rank, r.seq"""
+
 # One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.
 _ONE_QUEUE = f"""
 s as materialized (select ($2::text[])[1] as queue, least(($3::int[])[1], $5::int) as n),
@@ -36,23 +48,26 @@ _QUEUES = f"""
 h as materialized (
   select x.* from unnest($2::text[], $3::int[]) s(queue, room)
   cross join lateral (
-    select r.queue, r.rank, r.seq from outlast.ready r
-    where r.queue = s.queue and r.name_id = any($4::int[]) and {_MAY_SHARE.strip()}
-    order by r.rank, r.seq limit least(s.room, $5::int)) x
+    select y.* from {_STRETCHES} cross join lateral (
+      select r.queue, r.rank, r.seq from outlast.ready r
+      where {_WITHIN.strip()} limit least(s.room, $5::int)) y
+    where g.queue = s.queue limit least(s.room, $5::int)) x
   where {_MAY_CLAIM} and {_NOT_PAUSED}),
 quota as materialized (
   select queue, count(*)::int as n from (select queue from h order by rank, seq limit $5::int) x group by queue),
 plan as materialized (select coalesce(sum(n), 0)::int as n from quota)"""  # noqa: S608  fragments of this module
 
 # The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
-# The row without a job says how many were planned.
+# The row without a job says how many were planned, and where the claim stands among transactions; one that took nothing
+# asks for no id.
 _CLAIM = """
 with {quota},
 pick as materialized (
   select x.ctid from quota cross join lateral (
-    select r.ctid from outlast.ready r
-    where r.queue = quota.queue and r.name_id = any($4::int[]) and {may_share}
-    order by r.rank, r.seq limit quota.n for update skip locked) x),
+    select y.ctid from {stretches} cross join lateral (
+      select r.ctid from outlast.ready r
+      where {within} limit quota.n for update skip locked) y
+    where g.queue = quota.queue limit quota.n) x),
 t as (
   delete from outlast.ready r where r.ctid = any(array(select ctid from pick))
   returning r.queue, r.rank, r.seq, r.job_id, r.name_id, (r.attempt + 1)::smallint as attempt,
@@ -66,15 +81,18 @@ select null::uuid as job_id, n as planned, null::bigint as seq, null::text as qu
   null::text as tenant, null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes,
   null::timestamptz as created_at, null::timestamptz as run_at, null::bigint as timeout_ms,
   null::interval as deadline_in, null::text as key, null::uuid as parent_id, null::text as enqueued_by,
-  null::text as traceparent, null::text[] as tags, null::text as meta
+  null::text as traceparent, null::text[] as tags, null::text as meta,
+  pg_snapshot_xmin(pg_current_snapshot())::text::bigint as xmin,
+  (select pg_current_xact_id()::text::bigint from t limit 1) as xid
 from plan
 union all
 select t.job_id, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_at,
-  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta
+  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
+  null, null
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
 """
-_CLAIM = _CLAIM.replace("{may_share}", _MAY_SHARE.strip())
+_CLAIM = _CLAIM.replace("{stretches}", _STRETCHES).replace("{within}", _WITHIN.strip())
 CLAIM_ONE = _CLAIM.replace("{quota}", _ONE_QUEUE.strip())
 CLAIM_MANY = _CLAIM.replace("{quota}", _QUEUES.strip())
 
@@ -111,5 +129,25 @@ async def _take(
         return 0, []
     sql = db.in_schema(CLAIM_ONE if len(open_queues) == 1 else CLAIM_MANY)
     binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
-    planned, *taken = await db.run(lambda conn: conn.fetch(sql, *binds))
+    water = db.low_water
+
+    async def once(conn: Raw) -> tuple[int, list[Row]]:
+        life = water.begin(conn, request.names)
+        return life, await conn.fetch(sql, *binds, *columns_of(water.stretches(open_queues)))
+
+    try:
+        life, (planned, *taken) = await db.run(once)
+    except BaseException:
+        # Whether it was committed is unknown: other claims of this process may have passed over what it had locked.
+        water.forget()
+        raise
+    if request.alone_ok and taken:
+        # A claim that passed over jobs that must run alone looks by the marks and leaves them as they are.
+        tokens = (Taken(row["queue"], row["rank"], row["seq"]) for row in taken)
+        water.learn(life, tokens, Horizon(planned["xmin"], planned["xid"]))
     return planned["planned"], taken
+
+
+def columns_of(stretches: Sequence[Stretch]) -> tuple[list[object], ...]:
+    """Give stretches as the claim statements take them, `$7` and on."""
+    return tuple(list(column) for column in zip(*stretches, strict=True))
