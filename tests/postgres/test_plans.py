@@ -32,6 +32,9 @@ HOT = {
 # `queue` has a row per paused queue and `worker` one per process; the rest grows with the work.
 GROWING = {"job", "ready", "waiting", "running", "held", "finished", "live_key", "source", "attempt", "expiry"}
 
+# What runs in the whole fleet is little, and this is asked once in a lease.
+READ_WHOLE = {"reconcile": {"running"}}
+
 
 @pytest.fixture
 async def session(arena: Arena, database_url: str) -> AsyncIterator[Any]:
@@ -63,7 +66,8 @@ async def test_no_hot_statement_reads_a_growing_table_from_end_to_end(session: A
     scanned = [
         (node["Node Type"], node.get("Relation Name"))
         for node in await plan(session, HOT[verb])
-        if node["Node Type"] == "Seq Scan" and node.get("Relation Name") in GROWING
+        if node.get("Relation Name") in GROWING - READ_WHOLE.get(verb, set())
+        if node["Node Type"] == "Seq Scan" or ("Index" in node["Node Type"] and "Index Cond" not in node)
     ]
     assert scanned == []
 
