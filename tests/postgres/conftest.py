@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from app.cli.devdb import DevPostgres
+from app.domain.outcome import Completed
 from app.drivers.postgres.connect import dsn_of
 from tests.postgres.arena import Arena
 from tests.support import postgres
@@ -60,7 +61,7 @@ async def lone_url(lone_server: DevPostgres) -> AsyncIterator[str]:
 async def lone_arena(lone_url: str) -> AsyncIterator[Arena]:
     """A migrated, empty database on the lone server, to race on; its driver knows one connection and one job type."""
     async with postgres_env(lone_url, pool_size=1) as env:
-        await env.running()
+        await env.close_attempt((await env.running()).token, Completed())
         arena = Arena(env, lone_url)
         try:
             yield arena

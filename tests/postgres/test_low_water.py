@@ -8,17 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import cast
 
 import pytest
 
 from app.domain.job import JobId, WorkerId
-from app.domain.outcome import Interrupted
+from app.domain.outcome import DeadLettered, Interrupted, Retried
+from app.domain.state import DeadReason
 from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.postgres.enqueue import ENQUEUE
 from app.drivers.postgres.low_water import LowWater, Stretch
 from tests.postgres.arena import Arena
 from tests.postgres.meter import asks
-from tests.support.drivers import QUEUE
+from tests.support.drivers import ERROR, QUEUE, new_job
 
 pytestmark = pytest.mark.postgres
 
@@ -139,6 +142,44 @@ async def test_jobs_of_a_queue_that_was_paused_are_claimed_when_it_goes_on(lone_
     await lone_arena.driver.resume_queue("mail")
     claims = await lone_arena.claim(worker, queues=(QUEUE, "mail"))
     assert [one.token.job_id for one in claims] == waiting
+
+
+# What a mark rests on: whoever draws a number has a transaction id by then, and says so in every snapshot.
+_CHECKED = """
+create function outlast.checked_next() returns bigint language plpgsql as $$
+begin
+  if pg_current_xact_id_if_assigned() is null then raise 'a number was drawn before a transaction id'; end if;
+  return nextval('outlast.token_seq');
+end $$"""
+
+
+async def test_whatever_makes_a_job_ready_has_its_transaction_id_before_it_draws_a_number(lone_arena: Arena) -> None:
+    env, driver = lone_arena, cast("PostgresDriver", lone_arena.driver)
+    await env.execute(_CHECKED)
+    await env.execute("alter table outlast.ready alter column seq set default outlast.checked_next()")
+    drawn = "nextval('outlast.token_seq')"
+    assert ENQUEUE.count(drawn) == 1
+    driver._db._sql[ENQUEUE] = ENQUEUE.replace(drawn, "outlast.checked_next()")
+    worker = await env.register()
+    held = await env.running(worker)
+    await driver.release((held.token,), cause="test")
+    await env.close_attempt((await env.claim_one(worker)).token, Interrupted(cause="drain"))
+    await env.close_attempt((await env.claim_one(worker)).token, Retried(error=ERROR, delay=timedelta(seconds=1)))
+    await env.advance(timedelta(seconds=2))
+    assert await driver.promote() == 1
+    await env.claim_one(worker)
+    assert await driver.reconcile(worker, ()) == 1
+    await env.claim_one(worker)
+    await driver.surrender(worker)
+    await env.claim_one(await env.register())
+    await env.vanish()
+    await driver.reap()
+    last = await env.claim_one(await env.register())
+    await env.close_attempt(last.token, DeadLettered(error=ERROR, reason=DeadReason.TERMINAL))
+    await driver.retry(last.token.job_id)
+    assert last.token.job_id == held.token.job_id
+    await driver.enqueue_many([new_job() for _ in range(3)])
+    assert len(await env.claim(await env.register())) == 4
 
 
 async def test_claims_keep_their_order_beside_marks_of_many_ranks(lone_arena: Arena) -> None:
