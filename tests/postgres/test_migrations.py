@@ -25,6 +25,8 @@ pytestmark = pytest.mark.postgres
 
 ROOT = Path(__file__).parents[2]
 
+GROWN = ("ready", "waiting", "running")
+
 _OBJECTS = """
 select relname from pg_class where relnamespace = to_regnamespace($1) and relkind in ('r', 'S', 'v')
 union all select proname from pg_proc where pronamespace = to_regnamespace($1) order by 1"""
@@ -172,6 +174,48 @@ async def test_a_driver_refuses_a_database_without_the_schema(empty_database_url
 
 def test_the_code_needs_no_more_than_its_own_migrations() -> None:
     assert migrations.head() == tables.REQUIRED_REVISION
+
+
+async def pages(url: str) -> dict[str, int]:
+    """Give the size of the token tables."""
+    async with connected(url) as connection:
+        sizes = [await connection.fetchval(f"select pg_relation_size('outlast.{table}') / 8192") for table in GROWN]
+        return dict(zip(GROWN, sizes, strict=True))
+
+
+async def test_token_tables_are_empty_clean_and_large_enough_to_be_planned_for(database_url: str) -> None:
+    assert min((await pages(database_url)).values()) > 100
+    async with connected(database_url) as connection:
+        for table in GROWN:
+            assert await connection.fetchval(f"select count(*) from outlast.{table}") == 0
+            assert (
+                await connection.fetchval(f"select reltuples from pg_class where oid = 'outlast.{table}'::regclass")
+                == 0
+            )
+
+
+async def test_growing_again_changes_nothing_and_harms_no_job(database_url: str) -> None:
+    async with connected(database_url) as connection:
+        await connection.execute(
+            "insert into outlast.ready(queue, rank, job_id, name_id) values ('default', 1, gen_random_uuid(), 1)"
+        )
+    before = await pages(database_url)
+    assert (await migrations.downgrade(database_url, revision="0001")).current == "0001"
+    assert (await migrations.upgrade(database_url)).current == "0002"
+    assert await pages(database_url) == before
+    async with connected(database_url) as connection:
+        assert await connection.fetchval("select count(*) from outlast.ready") == 1
+
+
+async def test_a_table_that_is_small_after_all_is_grown(database_url: str) -> None:
+    """A dump and restore, or a `vacuum full`, gives the pages back; going down and up brings them again."""
+    async with connected(database_url) as connection:
+        for table in GROWN:
+            await connection.execute(f"vacuum full outlast.{table}")
+    assert max((await pages(database_url)).values()) == 0
+    await migrations.downgrade(database_url, revision="0001")
+    await migrations.upgrade(database_url)
+    assert min((await pages(database_url)).values()) > 100
 
 
 async def test_the_sql_given_offline_makes_the_same_schema(empty_database_url: str, database_url: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from app.domain.outcome import Completed, Settlement
 from app.drivers.postgres import cancel, claim, enqueue, heartbeat, promote, release, settle, settle_and_claim
 from app.drivers.postgres.connect import connect
+from app.drivers.postgres.low_water import Stretch
 from tests.postgres.arena import Arena
 from tests.support.drivers import new_job
 
@@ -33,6 +34,9 @@ HOT = {
 CLAIMS = [verb for verb in HOT if "claim" in verb]
 # `queue` has a row per paused queue and `worker` one per process; the rest grows with the work.
 GROWING = {"job", "ready", "waiting", "running", "held", "finished", "live_key", "source", "attempt", "expiry"}
+
+# What runs in the whole fleet is little, and this is asked once in a lease.
+READ_WHOLE = {"reconcile": {"running"}}
 
 
 @pytest.fixture
@@ -65,9 +69,18 @@ async def test_no_hot_statement_reads_a_growing_table_from_end_to_end(session: A
     scanned = [
         (node["Node Type"], node.get("Relation Name"))
         for node in await plan(session, HOT[verb])
-        if node["Node Type"] == "Seq Scan" and node.get("Relation Name") in GROWING
+        if node.get("Relation Name") in GROWING - READ_WHOLE.get(verb, set())
+        if node["Node Type"] == "Seq Scan" or ("Index" in node["Node Type"] and "Index Cond" not in node)
     ]
     assert scanned == []
+
+
+async def test_a_settle_reads_claims_in_the_order_of_their_ids(session: Any) -> None:
+    """The order in which it locks them. An empty, vacuumed table counts for one row: any index would do for that."""
+    found = [node for node in await plan(session, HOT["settle"]) if node.get("Relation Name") == "running"]
+    assert [(node["Node Type"], node.get("Index Name")) for node in found if "Scan" in node["Node Type"]] == [
+        ("Index Scan", "running_pkey")
+    ]
 
 
 @pytest.mark.parametrize("verb", CLAIMS)
@@ -80,13 +93,36 @@ async def test_a_claim_deletes_the_very_rows_it_locked(session: Any, verb: str) 
 async def test_a_claim_reads_its_queue_in_order_without_sorting_it(session: Any, verb: str) -> None:
     found = [node for node in await plan(session, HOT[verb]) if node.get("Index Name") == "ready_pkey"]
     assert found
-    assert all("queue" in node["Index Cond"] for node in found)
+    assert all("queue" in node["Index Cond"] and "ROW(rank, seq)" in node["Index Cond"] for node in found)
+
+
+@pytest.mark.parametrize("verb", ["claim from one queue", "claim from several queues"])
+async def test_a_claim_locks_tokens_in_the_order_of_the_index_and_no_more_than_it_takes(
+    session: Any, verb: str
+) -> None:
+    """The index is read right below the lock; a sort between them would lock the whole queue first."""
+    (locking,) = [node for node in await plan(session, HOT[verb]) if node["Node Type"] == "LockRows"]
+    assert [child["Node Type"] for child in locking["Plans"]] == ["Index Scan"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "table"),
+    [("claim from one queue", "ready"), ("claim from several queues", "ready"), ("promote", "waiting")],
+)
+async def test_rows_are_found_by_their_place_even_where_a_pooler_drops_our_settings(
+    session: Any, verb: str, table: str
+) -> None:
+    await session.execute("set enable_seqscan = on")
+    await session.execute("set enable_bitmapscan = on")
+    scans = {node["Node Type"] for node in await plan(session, HOT[verb]) if node.get("Relation Name") == table}
+    assert "Tid Scan" in scans
+    assert "Seq Scan" not in scans
 
 
 async def test_the_cost_of_a_claim_does_not_grow_with_the_backlog(arena: Arena) -> None:
     """Buffers, not time: the same claim touches about as many pages with 20,000 jobs waiting as with 100."""
     worker = await arena.register()
-    binds = (worker, ["default"], [10], [1], 10, True)
+    binds = (worker, ["default"], [10], [1], 10, True, *claim.columns_of([Stretch("default", -1, 0, 99)]))
     await arena.driver.enqueue_many([new_job() for _ in range(100)])
     small = await _buffers(arena, binds)
     await arena.driver.enqueue_many([new_job() for _ in range(20_000)])

@@ -247,12 +247,14 @@ async def memory_env(start: datetime | None = None) -> AsyncIterator[MemoryEnv]:
 
 
 @asynccontextmanager
-async def postgres_env(database_url: str, start: datetime | None = None) -> AsyncIterator[PostgresEnv]:
+async def postgres_env(
+    database_url: str, start: datetime | None = None, *, pool_size: int = 4
+) -> AsyncIterator[PostgresEnv]:
     """Open the PostgreSQL driver on a migrated, empty database."""
     from app.drivers.postgres.database import create_engine  # noqa: PLC0415 - only when PostgreSQL is asked for
     from app.drivers.postgres.driver import PostgresDriver  # noqa: PLC0415 - same
 
-    engine = create_engine(database_url, pool_size=4)
+    engine = create_engine(database_url, pool_size=pool_size)
     env = PostgresEnv(PostgresDriver(engine, schema="outlast"), engine, start or start_time())
     await env.set_clock(env.now())
     await env.driver.open()

@@ -55,7 +55,8 @@ ended as materialized (select g.job_id, e.key_hash from gone g cross join e),
 {TRIM_LEDGER},
 {END_KEYS}
 select g.claim_no, g.worker, f.state as was
-from e left join gone g on true left join outlast.finished f on f.job_id = e.id"""  # noqa: S608  fragments of our own
+from e left join gone g on true
+left join lateral (select f.state from outlast.finished f where f.job_id = e.id offset 0) f on true"""  # noqa: S608  fragments of our own
 
 
 async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:

@@ -1,18 +1,20 @@
 """Claim: take ready tokens in order and open an attempt on each, in one statement.
 
 Owns the order (rank, then sequence, across queues), the gate on the worker's own row, and what is passed over: paused
-queues and names the worker does not know. Called by the claim loop; claims whose reply was lost are `release`'s.
+queues and names the worker does not know. Looks by the low-water marks, and feeds them. Called by the claim loop;
+claims whose reply was lost are `release`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
 
 from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob
 from ..protocol import ClaimRequest
-from .database import Database, Row
+from .database import Database, Raw, Row
+from .low_water import Horizon, Stretch, Taken
 from .names import name_ids
 from .rows import claimed_job
 
@@ -27,6 +29,14 @@ _MAY_SHARE = """
   (select j.max_crashes from outlast.job j where j.id = r.job_id), 32767))"""
 _NOT_PAUSED = "not exists (select from outlast.queue q where q.name = s.queue and q.paused_at is not null)"
 
+# A queue's tokens in claim order, above the low-water marks of this process: stretch by stretch, each one way down the
+# index. The nested loop keeps the order of the stretches, and stops when it has enough.
+_STRETCHES = "unnest($7::text[], $8::smallint[], $9::bigint[], $10::smallint[]) g(queue, rank, seq, ends)"
+_WITHIN = f"""
+r.queue = g.queue and (r.rank, r.seq) > (g.rank, g.seq) and r.rank < g.ends
+        and r.name_id = any($4::int[]) and {_MAY_SHARE.strip()}
+      order by r.rank, r.seq"""
+
 # One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.
 _ONE_QUEUE = f"""
 s as materialized (select ($2::text[])[1] as queue, least(($3::int[])[1], $5::int) as n),
@@ -39,9 +49,10 @@ _QUEUES = f"""
 h as materialized (
   select x.* from unnest($2::text[], $3::int[]) s(queue, room)
   cross join lateral (
-    select r.queue, r.rank, r.seq from outlast.ready r
-    where r.queue = s.queue and r.name_id = any($4::int[]) and {_MAY_SHARE.strip()}
-    order by r.rank, r.seq limit least(s.room, $5::int)) x
+    select y.* from {_STRETCHES} cross join lateral (
+      select r.queue, r.rank, r.seq from outlast.ready r
+      where {_WITHIN.strip()} limit least(s.room, $5::int)) y
+    where g.queue = s.queue limit least(s.room, $5::int)) x
   where {_MAY_CLAIM} and {_NOT_PAUSED}),
 quota as materialized (
   select queue, count(*)::int as n from (select queue from h order by rank, seq limit $5::int) x group by queue),
@@ -50,9 +61,10 @@ plan as materialized (select coalesce(sum(n), 0)::int as n from quota)"""  # noq
 _TAKE = """
 pick as materialized (
   select x.ctid from quota cross join lateral (
-    select r.ctid from outlast.ready r
-    where r.queue = quota.queue and r.name_id = any($4::int[]) and {may_share}
-    order by r.rank, r.seq limit quota.n for update skip locked) x),
+    select y.ctid from {stretches} cross join lateral (
+      select r.ctid from outlast.ready r
+      where {within} limit quota.n for update skip locked) y
+    where g.queue = quota.queue limit quota.n) x),
 t as (
   delete from outlast.ready r where r.ctid = any(array(select ctid from pick))
   returning r.queue, r.rank, r.seq, r.job_id, r.name_id, (r.attempt + 1)::smallint as attempt,
@@ -60,14 +72,15 @@ t as (
 run as (
   insert into outlast.running(job_id, seq, worker, queue, rank, name_id, attempt, claim_no, crashes, interrupts)
   select job_id, seq, $1, queue, rank, name_id, attempt, claim_no, crashes, interrupts from t)"""
-_TAKE = _TAKE.replace("{may_share}", _MAY_SHARE.strip())
+_TAKE = _TAKE.replace("{stretches}", _STRETCHES).replace("{within}", _WITHIN.strip())
 
-# What a claim does, for statements that do more: binds $1 to $6.
+# What a claim does, for statements that do more: binds $1 to $10.
 TAKING_ONE = f"{_ONE_QUEUE.strip()},{_TAKE}"
 TAKING_MANY = f"{_QUEUES.strip()},{_TAKE}"
 
 # The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
-# The row without a job comes first and says how many were planned; `settled` is for statements that do more.
+# The row without a job comes first and says how many were planned, and where the claim stands among transactions; one
+# that took nothing asks for no id. `settled` is for statements that do more.
 TAKEN = """
 select null::uuid as job_id, n as planned, {settled} as settled, null::bigint as seq, null::text as queue,
   null::smallint as rank,
@@ -76,20 +89,25 @@ select null::uuid as job_id, n as planned, {settled} as settled, null::bigint as
   null::text as tenant, null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes,
   null::timestamptz as created_at, null::timestamptz as run_at, null::bigint as timeout_ms,
   null::interval as deadline_in, null::text as key, null::uuid as parent_id, null::text as enqueued_by,
-  null::text as traceparent, null::text[] as tags, null::text as meta
+  null::text as traceparent, null::text[] as tags, null::text as meta,
+  pg_snapshot_xmin(pg_current_snapshot())::text::bigint as xmin,
+  (select pg_current_xact_id()::text::bigint from t limit 1) as xid
 from plan
 union all
 select t.job_id, null, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_at,
-  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta
+  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
+  null, null
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
 """
 _TAKEN = TAKEN.replace("{settled}", "null::bigint[]")
 CLAIM_ONE = f"with {TAKING_ONE}{_TAKEN}"
 CLAIM_MANY = f"with {TAKING_MANY}{_TAKEN}"
 
+# Gives a claim's binds for the connection it runs on: the marks it looks by may not hold on a new one.
+BindsOn: TypeAlias = Callable[[Raw], tuple[object, ...]]
 # Runs one of the two texts, for one queue or for several, and gives what it returned.
-Look: TypeAlias = Callable[[bool, tuple[object, ...]], Awaitable[list[Row]]]
+Look: TypeAlias = Callable[[bool, BindsOn], Awaitable[list[Row]]]
 
 
 async def claim(db: Database, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
@@ -110,9 +128,9 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
     if not request.shares:
         raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
 
-    async def look(is_one: bool, binds: tuple[object, ...]) -> list[Row]:  # noqa: FBT001 - see `Look`
+    async def look(is_one: bool, binds_on: BindsOn) -> list[Row]:  # noqa: FBT001 - see `Look`
         sql = db.in_schema(CLAIM_ONE if is_one else CLAIM_MANY)
-        return await db.run(lambda conn: conn.fetch(sql, *binds))
+        return await db.run(lambda conn: conn.fetch(sql, *binds_on(conn)))
 
     names = await name_ids(db, request.names)
     ids = list(names.values())
@@ -123,8 +141,8 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
         total = request.room - len(rows)
         if not (first and turn == 0) and (total <= 0 or not open_queues):
             break
-        binds = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
-        head, *taken = await (first if first and turn == 0 else look)(len(open_queues) == 1, binds)
+        asked = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
+        head, *taken = await _looked(db, request, first if first and turn == 0 else look, asked)
         rows += taken
         if head["planned"] <= len(taken):
             break
@@ -133,3 +151,30 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
     rows.sort(key=lambda row: (row["rank"], row["seq"]))
     name_of = {number: name for name, number in names.items()}
     return tuple(claimed_job(row, name=name_of[row["name_id"]], worker_id=request.worker_id) for row in rows)
+
+
+async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[Any, ...]) -> list[Row]:
+    """Look once, by the low-water marks, and learn from what was taken."""
+    water, queues, life = db.low_water, asked[1], 0
+
+    def binds_on(conn: Raw) -> tuple[object, ...]:
+        nonlocal life
+        life = water.begin(conn, request.names)
+        return (*asked, *columns_of(water.stretches(queues)))
+
+    try:
+        head, *taken = await look(len(queues) == 1, binds_on)
+    except BaseException:
+        # Whether it was committed is unknown: other claims of this process may have passed over what it had locked.
+        water.forget()
+        raise
+    if request.alone_ok and taken:
+        # A claim that passed over jobs that must run alone looks by the marks and leaves them as they are.
+        tokens = (Taken(row["queue"], row["rank"], row["seq"]) for row in taken)
+        water.learn(life, tokens, Horizon(head["xmin"], head["xid"]))
+    return [head, *taken]
+
+
+def columns_of(stretches: Sequence[Stretch]) -> tuple[list[object], ...]:
+    """Give stretches as the claim statements take them, `$7` and on."""
+    return tuple(list(column) for column in zip(*stretches, strict=True)) or ([], [], [], [])

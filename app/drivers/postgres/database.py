@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
 from ..protocol import Wake
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, connect, dsn_of
+from .low_water import LowWater
 from .sqlstate import Contended, translate
 from .tables import DEFAULT_SCHEMA
 
@@ -120,6 +122,7 @@ class Database:
         self._is_closed = False
         self.wakes = PendingWakes()
         self.name_ids: dict[str, int] = {}
+        self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
 
     @property
     def url(self) -> URL:

@@ -25,6 +25,7 @@ _TRIES = 10
 # `n` takes its transaction id before it draws from the sequence, so that whoever reads a number knows that every lower
 # one belongs to a transaction that was in progress by then. `known` is answered from the snapshot and locks nothing;
 # only what looks free goes on to the inserts, keys and sources in order. An ended key past its window is taken over.
+# `is_own` is scalar: `exists` may be planned as a hash of all jobs.
 ENQUEUE = """
 with n as materialized (
   select i.*, case when i.due is null or i.due <= outlast.clock() then nextval('outlast.token_seq') end as seq
@@ -39,7 +40,7 @@ with n as materialized (
   where (select pg_current_xact_id()) is not null),
 known as materialized (
   select n.ord, coalesce(s.job_id, l.job_id) as job_id, s.job_id is not null as by_source, l.fp <> n.fp as mismatch,
-    l.expires_at, s.job_id is null and exists (select from outlast.job j where j.id = n.id) as is_own
+    l.expires_at, s.job_id is null and (select true from outlast.job j where j.id = n.id) is not null as is_own
   from n
   left join lateral (select s.job_id from outlast.source s where s.source_id = n.source_id offset 0) s on true
   left join lateral (

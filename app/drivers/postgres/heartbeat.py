@@ -30,7 +30,7 @@ with me as (
 select null::int as place, exists (select from me) as held, null as by
 union all
 select t.place, null, {SUPERSEDED_BY} from unnest($2::uuid[], $3::bigint[]) with ordinality t(id, seq, place)
-where not exists (select from outlast.running r where r.job_id = t.id and r.seq = t.seq and r.worker = $1)
+where (select r.seq from outlast.running r where r.job_id = t.id and (r.worker = $1) is true) is distinct from t.seq
 order by place nulls first
 """  # noqa: S608  fragments of our own
 

@@ -12,11 +12,10 @@ from ...domain.ledger import FIRST_KEPT, LAST_KEPT
 # A job with at most as many claims as rows are kept has nothing to trim.
 TRIM_LEDGER = f"""
 trimmed as (
-  delete from outlast.attempt a using (
-    select x.job_id, x.number from closed c cross join lateral (
-      select o.job_id, o.number from outlast.attempt o where o.job_id = c.job_id order by o.number
+  delete from outlast.attempt where ctid = any(array(
+    select x.ctid from closed c cross join lateral (
+      select o.ctid from outlast.attempt o where o.job_id = c.job_id order by o.number
       offset {FIRST_KEPT}
       limit greatest(0, (
         select count(*) from outlast.attempt n where n.job_id = c.job_id) - {FIRST_KEPT + LAST_KEPT - 1})
-    ) x where c.claim_no > {FIRST_KEPT + LAST_KEPT}) over
-  where a.job_id = over.job_id and a.number = over.number)"""  # noqa: S608  numbers of our own
+    ) x where c.claim_no > {FIRST_KEPT + LAST_KEPT})))"""  # noqa: S608  numbers of our own

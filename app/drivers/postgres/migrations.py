@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from secrets import SystemRandom
+from typing import Literal
 
 from alembic import command
 from alembic.config import Config
@@ -33,6 +34,11 @@ from .tables import DEFAULT_SCHEMA, metadata
 PATIENCE = timedelta(minutes=5)
 STATEMENT_TIMEOUT = timedelta(minutes=30)
 _LOCK_TIMEOUT = "1s"
+
+_NEVER_VACUUMED = """
+select relname from pg_class
+where relnamespace = to_regnamespace(quote_ident(:schema)) and relname in ('ready', 'waiting', 'running')
+  and reltuples < 0 and pg_relation_size(oid) > 0 order by relname"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,7 @@ async def upgrade(
             command.upgrade(config, revision)
 
     await _locked(url, schema, move, patience)
+    await _clear_away(url, schema)
     return await status(url, schema=schema)
 
 
@@ -133,7 +140,9 @@ def attributes_of(schema: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def connection_for(url: str | URL) -> AsyncIterator[AsyncConnection]:
+async def connection_for(
+    url: str | URL, *, isolation_level: Literal["READ COMMITTED", "AUTOCOMMIT"] = "READ COMMITTED"
+) -> AsyncIterator[AsyncConnection]:
     """Open a connection in a transaction for migrations; commits at the end. Errors leave as `OutlastError`s."""
     engine = create_engine(
         url,
@@ -145,7 +154,7 @@ async def connection_for(url: str | URL) -> AsyncIterator[AsyncConnection]:
     )
     try:
         async with engine.connect() as connection:
-            transactional = await connection.execution_options(isolation_level="READ COMMITTED")
+            transactional = await connection.execution_options(isolation_level=isolation_level)
             async with transactional.begin():
                 yield transactional
     except OutlastError:
@@ -200,6 +209,18 @@ def _readable_refusals() -> Iterator[None]:
         raise SettingsInvalid(
             f"the schema cannot be moved: {refused}", fix="name a revision of this code, `head` or `base`"
         ) from refused
+
+
+async def _clear_away(url: str | URL, schema: str) -> None:
+    """Vacuum tables that a migration grew and nothing has vacuumed since.
+
+    Outside the migration's transaction, as it must be. Passes over a table somebody else has locked, and if it never
+    runs, autovacuum does the same a minute later.
+    """
+    async with connection_for(url, isolation_level="AUTOCOMMIT") as connection:
+        found = await connection.scalars(text(_NEVER_VACUUMED), {"schema": checked_schema(schema)})
+        for table in found.all():
+            await connection.execute(text(f'vacuum (skip_locked) "{schema}"."{table}"'))
 
 
 def _config(schema: str) -> Config:

@@ -18,11 +18,12 @@ _MAY_WRITE = """
   from outlast.worker w where w.id = r.worker)
 """
 
-# Found by the key, then compared part by part with the one token that has the row's sequence.
+# Found by the key, then compared part by part with the one token that has the row's sequence: `is true` keeps
+# that from being a join, which might walk another index than the one of ids.
 _NAMED = f"""
   r.job_id = any($1::uuid[])
-  and exists (select from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[]) t(job_id, seq, claim_no, worker)
-    where t.job_id = r.job_id and t.seq = r.seq and t.claim_no = r.claim_no and t.worker = r.worker)
+  and (exists (select from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[]) t(job_id, seq, claim_no, worker)
+    where t.job_id = r.job_id and t.seq = r.seq and t.claim_no = r.claim_no and t.worker = r.worker)) is true
   and {_MAY_WRITE.strip()}"""
 
 _BACK = """

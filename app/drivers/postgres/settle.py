@@ -38,6 +38,7 @@ _READY, _RETRY, _SNOOZE, _INTERRUPTED, _HELD = 1, 11, 12, 13, 20
 _ENDS = f"{DONE}, {DEAD}, {CANCELLED}"
 
 # An attempt that began leaves a row on the ledger, but one that snoozed: it takes the limit on its start away itself.
+# `is true` keeps the workers from being an index condition or a join: claims are read, and so locked, by their ids.
 # Sequences are unique per claim and sent in ascending order, so `width_bucket` finds a row's own settlement; every part
 # of the token is then compared within that one. Two arrays tested apart would let a stale token settle a new claim.
 SETTLING = f"""
@@ -48,9 +49,9 @@ gone as (
     and ($1::uuid[])[width_bucket(r.seq, $2::bigint[])] = r.job_id
     and ($3::int[])[width_bucket(r.seq, $2::bigint[])] = r.claim_no
     and ($4::int[])[width_bucket(r.seq, $2::bigint[])] = r.worker
-    and r.worker in (
+    and (r.worker = any(array(
       select w.id from outlast.worker w where w.id = any($4::int[])
-        and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
+        and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()))) is true
   returning r.*, width_bucket(r.seq, $2::bigint[]) as p),
 g as materialized (
   select gone.*, ($5::smallint[])[p] as target,

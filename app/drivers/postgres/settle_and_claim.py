@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...domain.job import ClaimedJob
 from ...domain.outcome import SettleAnswer, Settlement
 from ..protocol import ClaimRequest
-from .claim import TAKEN, TAKING_MANY, TAKING_ONE, claim, claim_by
+from .claim import TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
 from .database import Database, Row
 from .settle import SETTLING, answers_of, columns_of, settle, wake
 
@@ -50,9 +50,9 @@ async def settle_and_claim(
     columns = columns_of([settlements[index] for index in order])
     won: set[int] = set()
 
-    async def look(is_one: bool, binds: tuple[object, ...]) -> list[Row]:  # noqa: FBT001 - see `Look`
+    async def look(is_one: bool, binds_on: BindsOn) -> list[Row]:  # noqa: FBT001 - see `Look`
         sql = db.in_schema(SETTLE_AND_CLAIM_ONE if is_one else SETTLE_AND_CLAIM_MANY)
-        rows = await db.run(lambda conn: conn.fetch(sql, *columns, *binds))
+        rows = await db.run(lambda conn: conn.fetch(sql, *columns, *binds_on(conn)))
         won.update(index_of[seq] for seq in rows[0]["settled"])
         return rows
 

@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0001"
+REQUIRED_REVISION = "0002"
 
 _Type = type[TypeEngine[Any]] | TypeEngine[Any]
 

@@ -1,0 +1,121 @@
+"""The low-water mark: below which sequence number of a queue's rank a process need not look for tokens again.
+
+A snapshot that somebody keeps open keeps every claimed token's index entry alive, and each claim would walk all of
+them. Owns the rule that makes skipping them sound. Pure, no SQL; one per process, fed and asked by `claim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from weakref import WeakSet
+
+# A mark is forgotten after 10 to 30 s: tokens that were passed over because another worker held their locks, and then
+# rolled back, are met again.
+_SHORTEST_SECONDS = 10.0
+_SPREAD_SECONDS = 20.0
+
+_BEFORE_ALL = -32768
+_PAST_ALL = 32767
+
+
+class Taken(NamedTuple):
+    """A token that a claim took."""
+
+    queue: str
+    rank: int
+    seq: int
+
+
+class Horizon(NamedTuple):
+    """Where a claim stands among transactions: those below `xmin` had ended before it looked, `xid` is its own id.
+
+    Not the snapshot's `xmax`: that is one past the last to have *ended*, and what is still under way may lie above it.
+    """
+
+    xmin: int
+    xid: int
+
+
+class Stretch(NamedTuple):
+    """A part of a queue in claim order: after (`rank`, `seq`), below rank `end`."""
+
+    queue: str
+    rank: int
+    seq: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Mark:
+    """Of one rank of one queue. Nothing at or below `safe` will be met again once `candidate` has been confirmed."""
+
+    candidate: int
+    since: int
+    safe: int | None = None
+
+
+@dataclass(slots=True)
+class LowWater:
+    """The marks of one process.
+
+    Sound because every insert of a token has its transaction id before it draws its number, and numbers grow. When a
+    claim that got the id X took number K, every transaction that can still bring a number up to K has an id below X.
+    Once a snapshot's xmin has reached X, they have all ended. A claim under that snapshot whose lowest number lies
+    above K has met everything up to K: it was gone, of a job type this process does not know, or locked.
+    """
+
+    monotonic: Callable[[], float]
+    roll: Callable[[], float]
+    _marks: dict[str, dict[int, _Mark]] = field(default_factory=dict)
+    _names: Hashable = None
+    _seen: WeakSet[object] = field(default_factory=WeakSet)
+    _forget_at: float = 0.0
+    _life: int = 0
+
+    def begin(self, connection: object, names: Hashable) -> int:
+        """Begin a claim on a connection, for job types; forgets everything when the marks may not hold for it.
+
+        On a new connection the server may be another one; other job types have passed over other tokens. Gives the
+        life of the marks that the claim looks by.
+        """
+        if connection not in self._seen or names != self._names or self.monotonic() >= self._forget_at:
+            self.forget()
+            self._seen.add(connection)
+            self._names = names
+        return self._life
+
+    def forget(self) -> None:
+        """Look at everything again; what claims under way bring is not learnt from."""
+        self._marks.clear()
+        self._life += 1
+        self._forget_at = self.monotonic() + _SHORTEST_SECONDS + _SPREAD_SECONDS * self.roll()
+
+    def stretches(self, queues: Iterable[str]) -> Sequence[Stretch]:
+        """Give what a claim must look at, in claim order: a stretch per queue, one more for each marked rank."""
+        found = []
+        for queue in queues:
+            rank, seq = _BEFORE_ALL, 0
+            for marked, mark in sorted(self._marks.get(queue, {}).items()):
+                if mark.safe is not None:
+                    found.append(Stretch(queue, rank, seq, marked))
+                    rank, seq = marked, mark.safe
+            found.append(Stretch(queue, rank, seq, _PAST_ALL))
+        return found
+
+    def learn(self, life: int, taken: Iterable[Taken], horizon: Horizon) -> None:
+        """Learn from a claim that took `taken` and passed over nothing it could have taken, unless it was locked."""
+        if life != self._life:
+            return
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        for queue, rank, seq in taken:
+            low, high = spans.get((queue, rank), (seq, seq))
+            spans[queue, rank] = (min(low, seq), max(high, seq))
+        for (queue, rank), (low, high) in spans.items():
+            ranks = self._marks.setdefault(queue, {})
+            mark = ranks.get(rank)
+            if mark is None:
+                ranks[rank] = _Mark(candidate=high, since=horizon.xid)
+            elif low > mark.candidate and horizon.xmin >= mark.since:
+                ranks[rank] = _Mark(candidate=high, since=horizon.xid, safe=mark.candidate)

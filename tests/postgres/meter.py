@@ -1,0 +1,136 @@
+"""What a verb costs, in figures without noise: statements sent, WAL bytes written, buffers touched; and rows in bulk.
+
+Nothing here is a time. Statements are counted at the asyncpg connections, WAL at a server of the test's own, buffers
+by the server's own account of one statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import event
+
+from app.domain.job import ClaimedJob, WorkerId
+from app.domain.outcome import Completed, Settlement
+from app.drivers.postgres import notify
+from app.drivers.postgres.database import create_engine
+from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.protocol import ClaimRequest, QueueShare
+from tests.support.made import NAME, QUEUE, new_job, new_worker
+
+_PAYLOAD = '{"order": 123456789}'
+
+# Tokens and their envelopes, as fresh jobs of one priority have them; a priority is a rank of its own.
+_READY = f"""
+with n as materialized (
+  select gen_random_uuid() as id, nextval('outlast.token_seq') as seq from generate_series(1, $1)
+  where (select pg_current_xact_id()) is not null),
+j as (
+  insert into outlast.job(id, seq, name_id, queue, priority, tenant, payload, max_attempts, max_crashes)
+  select id, seq, $2, '{QUEUE}', $3, 'default', '{{}}', 3, 3 from n)
+insert into outlast.ready(queue, rank, seq, job_id, name_id, moved) select '{QUEUE}', $3 * 2 + 1, seq, id, $2, false
+from n"""
+_FINISHED = """
+insert into outlast.finished(job_id, state, attempt, claim_no, crashes, interrupts)
+select gen_random_uuid(), 0, 1, 1, 0, 0 from generate_series(1, $1)"""
+
+
+class Meter:
+    """A driver whose statements are counted. Wake-ups are counted apart: they are sent beside the verbs."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = create_engine(url, pool_size=1)  # which is warm after one of each
+        event.listen(self.engine.sync_engine, "connect", self._watch)
+        self.driver = PostgresDriver(self.engine, owns_engine=True)
+        self.statements: list[str] = []
+
+    @property
+    def verbs(self) -> list[str]:
+        """Give the statements sent in the last `counting`, wake-ups left out.
+
+        Each is a round trip: on a connection that knows them, prepared statements are only bound and executed.
+        """
+        return [sql for sql in self.statements if "pg_notify" not in sql]
+
+    @asynccontextmanager
+    async def counting(self) -> AsyncIterator[None]:
+        """Count from nothing; wake-ups of what went before are let through first."""
+        await self.quiet()
+        self.statements.clear()
+        yield
+        await asyncio.sleep(0)  # asyncpg tells of a statement in the loop's next round
+
+    async def register(self) -> WorkerId:
+        """Register a worker."""
+        return await self.driver.register_worker(new_worker())
+
+    async def enqueue(self, count: int) -> None:
+        """Enqueue jobs with a payload of 20 bytes, in one batch."""
+        await self.driver.enqueue_many([new_job(payload=_PAYLOAD) for _ in range(count)])
+
+    async def claim(self, worker: WorkerId, room: int) -> tuple[ClaimedJob, ...]:
+        """Claim what there is, at most `room`."""
+        return await self.driver.claim(asks(worker, room))
+
+    async def finish(self, claimed: tuple[ClaimedJob, ...]) -> None:
+        """Settle claims as done."""
+        await self.driver.settle([Settlement(token=one.token, outcome=Completed()) for one in claimed])
+
+    async def quiet(self) -> None:
+        """Let wake-ups under way be sent."""
+        await notify.settle_wakes(self.driver._db)
+        await asyncio.sleep(0)
+
+    def _watch(self, connection: Any, _record: object) -> None:
+        connection.driver_connection.add_query_logger(self._saw)
+
+    def _saw(self, record: Any) -> None:
+        self.statements.append(record.query)
+
+
+@asynccontextmanager
+async def metered(url: str) -> AsyncIterator[Meter]:
+    """Open a counted driver."""
+    meter = Meter(url)
+    await meter.driver.open()
+    try:
+        yield meter
+    finally:
+        await meter.driver.close()
+
+
+def asks(worker: WorkerId, room: int, *queues: str) -> ClaimRequest:
+    """Give a claim on queues with that much room."""
+    shares = tuple(QueueShare(queue=queue, room=room) for queue in queues or (QUEUE,))
+    return ClaimRequest(worker_id=worker, shares=shares, names=frozenset({NAME}), room=room)
+
+
+async def wal_position(connection: Any) -> int:
+    """Give how many bytes of WAL the server has written so far."""
+    return int(await connection.fetchval("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"))
+
+
+async def pile_ready(connection: Any, rows: int, *, name_id: int, priority: int = 5) -> None:
+    """Make jobs ready by the hundred thousand."""
+    await connection.execute(_READY, rows, name_id, priority)
+
+
+async def pile_finished(connection: Any, rows: int) -> None:
+    """Let jobs be done by the hundred thousand; only their tokens, as nothing hot reads more of them."""
+    await connection.execute(_FINISHED, rows)
+
+
+async def buffers(connection: Any, sql: str, binds: tuple[object, ...]) -> tuple[int, int]:
+    """Run a statement and take it back; gives the pages it touched and the rows it gave."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        found = await connection.fetchval(f"explain (analyze, buffers, format json) {sql}", *binds)
+    finally:
+        await transaction.rollback()
+    top = json.loads(found)[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"]), int(top["Actual Rows"])
