@@ -26,6 +26,7 @@ from .roster import Roster
 from .run import Bench
 
 _LOOK_SECONDS = 0.25  # how often a state is looked at that may change without an event
+_MOST_ALONG = 500  # jobs of one claim that rides along: the outcomes beside it wait for its reply
 _RECONCILE_SOON = 1 / 6  # of a lease, after a call whose reply was lost; else once a lease
 
 
@@ -164,7 +165,9 @@ class ClaimLoop:
         shares = self._places.shares(freed)
         if not shares:
             return None
-        room = self._places.room(freed) if most is None else most
+        room = self._places.room(freed)
+        if most is not None:
+            room = min(room, most)
         request = ClaimRequest(
             worker_id=lease.worker_id, shares=shares, names=self._names, room=room, alone_ok=alone_ok
         )
@@ -205,7 +208,7 @@ class ClaimLoop:
             return None
         if self._turn.waits is not None or self._intake.runs_alone():
             return None
-        self._ride = self._ride_of(lease, freed=queues)
+        self._ride = self._ride_of(lease, freed=queues, most=_MOST_ALONG)
         return self._ride
 
     def arrived(self, ride: Ride, claimed: Sequence[ClaimedJob]) -> None:
