@@ -35,10 +35,8 @@ fix: $(VENV)/.ok ## mend what can be mended by machine
 soak: $(VENV)/.ok ## run the long tests: many seeds, minutes of load
 	@exec $(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(ARGS)
 
-mutants: ## change the code on purpose and count the changes no test notices
-	@echo 'NOT_IMPLEMENTED: mutation testing is not part of this release.' >&2
-	@echo 'fix: run `make test`; the conformance suite in tests/conformance is the strictest check there is so far.' >&2
-	@exit 1
+mutants: $(VENV)/.ok ## change the driver's statements on purpose and name the changes no test notices
+	@exec $(BIN)/python -m tests.mutants $(ARGS)
 
 bench: ## measure throughput and latency
 	@echo 'NOT_IMPLEMENTED: benchmarks are not part of this release.' >&2

@@ -45,11 +45,12 @@ async def everything(arena: Arena) -> list[object]:
 
 
 @pytest.mark.parametrize("outcome", EVERY_OUTCOME, ids=repr)
-@pytest.mark.parametrize("part", ["fence", "claim_no", "worker_id"])
+@pytest.mark.parametrize("part", ["fence", "lower fence", "claim_no", "worker_id"])
 async def test_a_token_wrong_in_one_part_settles_nothing(arena: Arena, outcome: Outcome, part: str) -> None:
     token = (await arena.running(key="k")).token
     other = await arena.register()
-    stale = with_token(token, **{part: {"fence": token.fence + 1, "claim_no": 2, "worker_id": other}[part]})
+    wrong = {"fence": token.fence + 1, "lower fence": token.fence - 1, "claim_no": 2, "worker_id": other}[part]
+    stale = with_token(token, **{part.removeprefix("lower "): wrong})
     before = await everything(arena)
     assert await arena.settle(stale, outcome) is SettleAnswer.REAPED
     assert await everything(arena) == before

@@ -63,7 +63,7 @@ def test_without_venv_the_package_to_install_is_named(bare: Path) -> None:
     assert not (bare / ".venv").exists()
 
 
-@pytest.mark.parametrize("target", ["mutants", "bench"])
+@pytest.mark.parametrize("target", ["bench"])
 def test_what_does_not_exist_yet_says_so_and_fails(target: str) -> None:
     done = make(CHECKOUT, target, path=os.environ["PATH"])
     assert done.returncode != 0
