@@ -1,0 +1,123 @@
+"""`python -m benchmarks`: every figure in one run on one server, medians with their spread, written to a page."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from . import drain, enqueue, flatness, latency
+from .bed import Bed, bed
+from .page import Figure, write_page
+
+PAGE = Path("docs/performance.md")
+_Row = Callable[[Bed], Awaitable[list[Figure]]]
+
+
+def _rate(name: str, goal: str, ours: float, raw: float) -> Figure:
+    return Figure(name=name, unit="jobs/s", goal=goal, ours=ours, raw=raw)
+
+
+async def _enqueue(bed: Bed) -> list[Figure]:
+    few = await enqueue.one_by_one(bed, callers=16, jobs=15_000)
+    many = await enqueue.one_by_one(bed, callers=64, jobs=30_000)
+    bulk = await enqueue.bulk(bed, jobs=100_000)
+    return [
+        _rate("enqueue one by one, 16 callers", "≥ 20,000", *few),
+        _rate("enqueue one by one, 64 callers", "≥ 40,000", *many),
+        _rate("enqueue in bulk", "≥ 100,000", *bulk),
+    ]
+
+
+async def _drain(bed: Bed) -> list[Figure]:
+    raw = await drain.by_statements(bed, jobs=30_000)
+    one, wal = await drain.by_workers(bed, jobs=30_000, processes=1, concurrency=200)
+    two, _ = await drain.by_workers(bed, jobs=30_000, processes=2, concurrency=200)
+    return [
+        _rate("drain, one worker process", "≥ 25,000", one, raw),
+        _rate("drain, two worker processes", "≥ 35,000", two, raw),
+        Figure(name="WAL of one run to done", unit="bytes", goal="≤ 620", ours=wal),
+    ]
+
+
+async def _latency(bed: Bed) -> list[Figure]:
+    raw, idle = await latency.by_statements(bed, jobs=300), await latency.idle(bed, jobs=300)
+    steady = await latency.steady(bed, rate=500, seconds=10)
+    quiet = await latency.idle_statements(bed, seconds=10)
+    return [
+        Figure(name="pick-up, idle worker, p50", unit="ms", goal="≤ 1.5", ours=idle.p50 * 1e3, raw=raw.p50 * 1e3),
+        Figure(name="pick-up, idle worker, p99", unit="ms", goal="≤ 4", ours=idle.p99 * 1e3, raw=raw.p99 * 1e3),
+        Figure(name="pick-up at 500 jobs/s, p50", unit="ms", goal="≤ 1", ours=steady.p50 * 1e3),
+        Figure(name="pick-up at 500 jobs/s, p99", unit="ms", goal="≤ 4", ours=steady.p99 * 1e3),
+        Figure(name="CPU at 500 jobs/s, worker and enqueuer", unit="s/s", goal="", ours=steady.worker_cpu),
+        Figure(name="CPU at 500 jobs/s, server", unit="s/s", goal="", ours=steady.server_cpu),
+        Figure(name="statements of an idle worker", unit="1/s", goal="≤ 1", ours=quiet),
+    ]
+
+
+async def _flatness(bed: Bed) -> list[Figure]:
+    first, last = await flatness.behind_a_pinned_snapshot(bed, jobs=200_000)
+    empty, full = await flatness.beside_a_million(bed, jobs=20_000, rows=1_000_000, concurrency=200)
+    return [
+        Figure(name="pinned snapshot, 200,000 jobs: last window / first", unit="", goal="≥ 0.9", ours=last / first),
+        Figure(name="beside 10⁶ ready and 10⁶ done / empty", unit="", goal="≥ 0.9", ours=full / empty),
+    ]
+
+
+ROWS: dict[str, tuple[_Row, int]] = {
+    "enqueue": (_enqueue, 3),
+    "drain": (_drain, 3),
+    "latency": (_latency, 1),
+    "flatness": (_flatness, 1),
+}
+
+
+async def _measure(bed: Bed, chosen: list[str]) -> list[Figure]:
+    """Run what was chosen in interleaved rounds; the first of each warms up where there are several."""
+    seen: dict[str, list[Figure]] = {}
+    for turn in range(max(ROWS[name][1] for name in chosen)):
+        for name in chosen:
+            measure, rounds = ROWS[name]
+            if turn >= rounds:
+                continue
+            for figure in await measure(bed):
+                seen.setdefault(figure.name, []).append(figure)
+                sys.stderr.write(f"{figure.name}: {figure.ours:,.2f} {figure.unit}\n")
+    return [_median(figures) for figures in seen.values()]
+
+
+def _median(figures: list[Figure]) -> Figure:
+    middle = sorted(figures, key=lambda figure: figure.ours)[len(figures) // 2]
+    raws = [figure.raw for figure in figures if figure.raw is not None]
+    return Figure(
+        name=middle.name,
+        unit=middle.unit,
+        goal=middle.goal,
+        ours=middle.ours,
+        raw=statistics.median(raws) if raws else None,
+        spread=(min(figure.ours for figure in figures), max(figure.ours for figure in figures)),
+    )
+
+
+def main() -> None:
+    """Measure, print, and with `--write` put the figures on their page."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="which figures; all without a name")
+    parser.add_argument("--pg", help="PostgreSQL major version; the bundled one without it")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
+    options = parser.parse_args()
+    with bed(options.pg) as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        figures = runner.run(_measure(server, options.rows or list(ROWS)))
+        page = write_page(figures, server.version)
+    print(page)
+    if options.write:
+        PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Drain figures: a backlog run to done by worker processes, beside the two statements alone in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+from uuid import uuid4
+
+from app.domain.job import ClaimToken, JobId, WorkerId
+from app.domain.outcome import Completed, Settlement
+from app.domain.snapshot import NewWorker
+from app.drivers.postgres.claim import CLAIM_ONE
+from app.drivers.postgres.settle import SETTLE, columns_of
+
+from .bed import Bed, driver_on, raw_on, wal_position
+from .work import NAME, new_jobs
+
+# A claim without low-water marks looks at the whole of its queue.
+WHOLE = (["default"], [-32768], [0], [32767])
+
+# What piles up beside the measured jobs has a later priority, or no worker.
+_SPAN = """
+select extract(epoch from max(finished_at) - min(started_at))::float from outlast.finished f
+where exists (select from outlast.job j where j.id = f.job_id and j.priority = 5)"""
+_BUSY = """
+select exists (select from outlast.ready where queue = 'default' and rank < 18)
+  or exists (select from outlast.running where rank < 18)"""
+
+
+async def fill(url: str, jobs: int, *, padding: int = 0) -> None:
+    """Put a backlog into a database."""
+    async with driver_on(url) as driver:
+        work = new_jobs(jobs, padding=padding)
+        for start in range(0, jobs, 10_000):
+            await driver.enqueue_many(work[start : start + 10_000])
+
+
+async def by_workers(
+    bed: Bed, *, jobs: int, processes: int, concurrency: int, prepare: Any = None
+) -> tuple[float, float]:
+    """Give jobs a second, and WAL bytes a job, of worker processes that find a backlog."""
+    async with bed.fresh("bench_drain") as url, raw_on(url) as raw:
+        if prepare is not None:
+            async with driver_on(url) as driver:
+                await prepare(raw, driver)
+        await fill(url, jobs)
+        await raw.execute("insert into outlast.queue(name, paused_at) values ('default', outlast.clock())")
+        workers = [await _start(url, concurrency) for _ in range(processes)]
+        before = await wal_position(raw)
+        await raw.execute("update outlast.queue set paused_at = null")
+        await raw.execute("select pg_notify('outlast_ready', '')")
+        while await raw.fetchval(_BUSY):
+            await asyncio.sleep(0.05)
+        wal = (await wal_position(raw) - before) / jobs
+        for worker in workers:
+            worker.terminate()
+        await asyncio.gather(*(worker.wait() for worker in workers))
+        return jobs / await raw.fetchval(_SPAN), wal
+
+
+async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
+    """Give jobs a second of claim and settle alone, on one bare connection."""
+    async with bed.fresh("bench_raw") as url:
+        await fill(url, jobs)
+        async with driver_on(url) as driver:
+            worker = await driver.register_worker(bench_worker())
+        async with raw_on(url) as raw:
+            name_id = await raw.fetchval("select id from outlast.job_name where name = $1", NAME)
+            while True:
+                rows = await raw.fetch(CLAIM_ONE, worker, ["default"], [batch], [name_id], batch, False, *WHOLE)
+                if len(rows) == 1:
+                    break
+                await raw.fetch(SETTLE, *settled(rows[1:], worker))
+            return jobs / await raw.fetchval(_SPAN)
+
+
+def settled(rows: list[Any], worker: WorkerId) -> list[Any]:
+    tokens = (
+        ClaimToken(job_id=JobId(row["job_id"]), claim_no=row["claim_no"], worker_id=worker, fence=row["seq"])
+        for row in rows
+    )
+    return list(
+        columns_of(sorted((Settlement(token=t, outcome=Completed()) for t in tokens), key=lambda s: s.token.fence))
+    )
+
+
+def bench_worker() -> NewWorker:
+    return NewWorker(
+        host="bench",
+        pid=1,
+        code_version="bench",
+        queues=("default",),
+        concurrency=100,
+        lease_ms=600_000,
+        boot_id=uuid4(),
+    )
+
+
+async def _start(url: str, concurrency: int) -> asyncio.subprocess.Process:
+    worker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.work", url, str(concurrency), stdout=asyncio.subprocess.PIPE
+    )
+    assert worker.stdout is not None
+    await worker.stdout.readline()
+    return worker

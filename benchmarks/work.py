@@ -1,0 +1,72 @@
+"""Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from datetime import timedelta
+
+import uvloop
+from uuid_utils.compat import uuid7
+
+from app.domain.job import JobId, NewJob
+from app.drivers.protocol import JobDriver
+from app.jobs.registry import Registry
+from app.lifecycle.heap import settle_heap
+from app.lifecycle.role import Role
+from app.observability.metrics import Metrics
+from app.observability.telemetry import Telemetry
+from app.worker.options import WorkerOptions
+from app.worker.worker import Worker
+
+from .bed import driver_on
+from .jobs import noop
+
+NAME = "bench.noop"
+
+
+def new_jobs(count: int, *, padding: int = 0, priority: int = 5) -> list[NewJob]:
+    """Make jobs with a payload of about twenty bytes, or `padding` bytes more."""
+    tail = "" if not padding else ', "padding": "' + "x" * padding + '"'
+    return [
+        NewJob(
+            id=JobId(uuid7()),
+            name=NAME,
+            priority=priority,
+            payload=f'{{"number": {number:07d}1{tail}}}'.replace(": 0", ": 1"),
+        )
+        for number in range(count)
+    ]
+
+
+def build_worker(driver: JobDriver, concurrency: int, *, registry: Registry | None = None) -> Worker:
+    """Build a worker with everything on that a production worker has on, logging apart."""
+    return Worker(
+        driver=driver,
+        registry=registry or Registry([noop]),
+        options=WorkerOptions(
+            concurrency=concurrency, code_version="bench", host="bench", pid=os.getpid(), sweep=timedelta(seconds=5)
+        ),
+        telemetry=Telemetry(metrics=Metrics()),
+        roll=random.Random(1).random,
+    )
+
+
+async def _serve(url: str, concurrency: int) -> None:
+    leave = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
+    async with driver_on(url) as driver:
+        worker: Role = build_worker(driver, concurrency)
+        await worker.start()
+        settle_heap()
+        print("ready", flush=True)
+        await leave.wait()
+        await worker.stop()
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(sys.argv[1], int(sys.argv[2])))
