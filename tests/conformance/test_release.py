@@ -137,3 +137,17 @@ async def test_nothing_is_isolated_once_the_lease_has_passed(env: DriverEnv) -> 
     token = (await env.running()).token
     await env.advance(LEASE)
     assert await env.driver.isolate(token) is False
+
+
+async def test_a_token_of_another_claim_number_releases_nothing(env: DriverEnv) -> None:
+    token = (await env.running()).token
+    assert await env.driver.release((with_token(token, claim_no=token.claim_no + 1),), cause="test") == 0
+    assert (await env.describe(token.job_id)).state is State.RUNNING
+
+
+async def test_tokens_with_their_jobs_exchanged_release_nothing(env: DriverEnv) -> None:
+    worker = await env.register()
+    first, second = (await env.running(worker)).token, (await env.running(worker)).token
+    exchanged = (with_token(first, job_id=second.job_id), with_token(second, job_id=first.job_id))
+    assert await env.driver.release(exchanged, cause="test") == 0
+    assert (await env.describe(first.job_id)).state is State.RUNNING

@@ -120,7 +120,8 @@ def _judge(copy: Path, target: Target, mutant: Mutant) -> Verdict:
         path.write_text(original)
     if done.returncode not in {0, _FAILED}:
         raise SystemExit(f"{target.path}: {mutant.name!r}: pytest ended with {done.returncode}\n{done.stdout}")
-    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    noticed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [line.partition(" ")[2].partition(" - ")[0] for line in noticed]
     return Verdict(target.path, mutant.name, failed[0] if failed else "")
 
 
