@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,6 +21,8 @@ from ..domain.errors import SettingsInvalid
 from ..lifecycle.tasks import first_of, start_task
 from .bounded import BoundedProtocol, WireLimits, most_connections
 
+_TAKEN_SECONDS = 1.0
+_TAKEN_PAUSE_SECONDS = 0.05
 _BACKLOG = 2_048
 
 
@@ -65,7 +68,7 @@ class HttpServer:
         Raises:
             SettingsInvalid: the address cannot be had.
         """
-        listening = _bind(self._host, self._port)
+        listening = await _bound(self._host, self._port)
         self._port = int(listening.getsockname()[1])
         started = asyncio.Event()
         self._task = start_task(self._run(listening, started), name="outlast.http")
@@ -111,6 +114,20 @@ class _QuietServer(uvicorn.Server):
 def _protocol(limits: WireLimits) -> type[asyncio.Protocol]:
     """Give what uvicorn makes a connection's protocol with: it calls it, and asks nothing else of it."""
     return cast("type[asyncio.Protocol]", partial(BoundedProtocol, limits=limits))
+
+
+async def _bound(host: str, port: int) -> socket.socket:
+    """Bind, trying for a moment while the port is taken: a connection that is just ending may hold it."""
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + _TAKEN_SECONDS
+    while True:
+        try:
+            return _bind(host, port)
+        except SettingsInvalid as refused:
+            is_taken = isinstance(refused.__cause__, OSError) and refused.__cause__.errno == errno.EADDRINUSE
+            if not is_taken or clock.time() >= deadline:
+                raise
+        await asyncio.sleep(_TAKEN_PAUSE_SECONDS)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from contextlib import AbstractAsyncContextManager
 
 import httpx
@@ -153,6 +154,18 @@ async def test_the_listener_closes_and_its_port_is_free_again(api: Api) -> None:
             await taken.start()
     with pytest.raises(OSError, match="Connect"):
         await asyncio.open_connection(host, port)
+
+
+async def test_a_port_that_is_taken_for_a_moment_only_is_waited_for(api: Api) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        server = HttpServer(api.app, host="127.0.0.1", port=holder.getsockname()[1])
+        starting = asyncio.create_task(server.start())
+        await asyncio.sleep(0)
+        assert not starting.done()
+    await starting
+    await server.stop()
 
 
 async def test_a_lifespan_that_fails_is_an_exception(api: Api) -> None:
