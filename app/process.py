@@ -111,9 +111,19 @@ class Process:
                 return 0
             if not self._driver.capabilities.is_durable:
                 self._telemetry.store_is_volatile(self._driver.capabilities.name)
+            self._say_what_is_between()
             self._started.set()
             settle_heap()
             return await self._shutdown.serve(self._roles(admin))
+
+    def _say_what_is_between(self) -> None:
+        store = self._driver.capabilities
+        if store.pooled is not None:
+            self._telemetry.store_is_pooled(
+                can_listen=store.can_listen,
+                keeps_statements=store.pooled.keeps_statements,
+                missing=store.pooled.missing,
+            )
 
     def _roles(self, admin: AdminListener) -> list[Role]:
         api = None if self._auth is None else self._api(self._auth)

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     )
     listen_url: str | None = Field(
         default=None,
-        description="A direct PostgreSQL address for LISTEN when DATABASE_URL goes through a transaction pooler.",
+        description="A direct address for LISTEN when DATABASE_URL goes through a pooler; without it polling.",
         repr=False,
     )
     db_schema: str = Field(

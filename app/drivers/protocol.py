@@ -18,6 +18,7 @@ from typing import Protocol
 
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ..domain.pooled import Pooled
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
@@ -37,10 +38,16 @@ from ..domain.state import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What differs between drivers, as data: tests and callers read it instead of guessing."""
+    """What differs between drivers, as data: tests and callers read it instead of guessing.
+
+    The last two are known once the store is open. `pooled`: what connections go through, None when they reach the
+    database itself. `can_listen`: wake-ups may arrive; without, polling carries from the start.
+    """
 
     name: str
     is_durable: bool
+    pooled: Pooled | None = None
+    can_listen: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

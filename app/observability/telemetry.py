@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, assert_never, get_args
 
 from structlog.typing import FilteringBoundLogger
@@ -198,6 +198,20 @@ class Telemetry:
         """What this process accepts ends with it."""
         fix = "set OUTLAST_DATABASE_URL to a PostgreSQL database"
         self._say("warning", "store.volatile", driver=driver, fix=fix)
+
+    def store_is_pooled(self, *, can_listen: bool, keeps_statements: bool, missing: Sequence[str]) -> None:
+        """A pooler stands in front of the store; what that costs, and what gives it back."""
+        fixes = [] if can_listen else ["set OUTLAST_LISTEN_URL to the server's own address"]
+        if missing:
+            fixes.append("set for the role what is missing: docs/how-to/use-a-pooler.md")
+        self._say(
+            "warning" if fixes else "info",
+            "store.pooled",
+            wakeup="listen" if can_listen else "polling",
+            prepared_statements="on" if keeps_statements else "off",
+            missing=list(missing),
+            **({"fix": "; ".join(fixes)} if fixes else {}),
+        )
 
     def settle_failed(self, error: BaseException, *, count: int, will_retry: bool) -> None:
         """Outcomes could not be stored; repeated while the lease lasts, then left to the reaper."""

@@ -23,8 +23,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
 from ..protocol import Wake
-from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, connect, dsn_of
+from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
 from .low_water import LowWater
+from .pooler import learn_types_if_pooled
 from .sqlstate import Contended, translate
 from .tables import DEFAULT_SCHEMA
 
@@ -69,27 +70,38 @@ def create_engine(
     pool_size: int = 5,
     application_name: str = "outlast",
     command_timeout: timedelta = COMMAND_TIMEOUT,
-    search_path: str | None = None,
 ) -> AsyncEngine:
     """Make the one engine of a process. `pool_size` is a hard bound; nothing is connected yet."""
     target = make_url(dsn_of(url)).set(drivername="postgresql+asyncpg")
+    kept = statement_cache_of(url)
+    if kept is not None:
+        target = target.update_query_dict({STATEMENT_CACHE: str(kept)})
 
     async def connected() -> Any:  # noqa: ANN401  asyncpg ships no types
-        return await connect(
-            target, application_name=application_name, command_timeout=command_timeout, search_path=search_path
-        )
+        return await connect(target, application_name=application_name, command_timeout=command_timeout)
+
+    def created() -> Any:  # noqa: ANN401  what SQLAlchemy's dialect makes of it
+        # SQLAlchemy keeps no statements of its own: behind some poolers none has a name that could be kept.
+        dbapi: Any = engine.dialect.dbapi
+        return dbapi.connect(async_creator_fn=connected, prepared_statement_cache_size=0)
 
     engine = create_async_engine(
         target,
-        async_creator=connected,
+        creator=created,
         isolation_level="AUTOCOMMIT",
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=CONNECT_TIMEOUT.total_seconds(),
         pool_pre_ping=False,  # a round trip per checkout; `raw` drops connections that asyncpg knows to be closed
     )
+    event.listen(engine.sync_engine, "connect", _learn_again)
     event.listen(engine.sync_engine, "engine_disposed", _mark_closed)
     return engine
+
+
+def _learn_again(connection: Any, _: object) -> None:  # noqa: ANN401  an adapted connection
+    # SQLAlchemy has given the new connection its codecs, at which asyncpg forgets what it has learnt.
+    connection.run_async(learn_types_if_pooled)
 
 
 def _mark_closed(engine: Engine) -> None:
@@ -120,6 +132,8 @@ class Database:
         self._roll = SystemRandom().random if roll is None else roll
         self._sql: dict[str, str] = {}
         self._is_closed = False
+        # False where the session settings that choose our plans are not in force; known once the driver has opened.
+        self.plans_are_ours = True
         self.wakes = PendingWakes()
         self.name_ids: dict[str, int] = {}
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)

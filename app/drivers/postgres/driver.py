@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from ...domain.errors import SchemaOutdated, SettingsInvalid
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
@@ -52,11 +52,10 @@ from . import (
 )
 from .database import Database
 from .enqueue_lane import EnqueueLane
-from .sqlstate import MIGRATE
-from .tables import DEFAULT_SCHEMA, REQUIRED_REVISION
+from .examine import examine
+from .tables import DEFAULT_SCHEMA
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
-_OLDEST_SERVER = 150_000
 
 
 class PostgresDriver:
@@ -77,34 +76,23 @@ class PostgresDriver:
         self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
         self._owns_engine = owns_engine
+        self._capabilities = _CAPABILITIES
 
     @property
     def capabilities(self) -> Capabilities:
-        """Give what this driver can do."""
-        return _CAPABILITIES
+        """Give what this driver can do; once it is open, what it goes through as well."""
+        return self._capabilities
 
     async def open(self) -> None:
-        """Prove that the database answers and its schema is new enough; a newer one is fine.
+        """Prove that the database answers and can be worked on, and learn what stands in front of it.
 
         Raises:
             SchemaOutdated: migrations are missing.
-            SettingsInvalid: the server is older than PostgreSQL 15.
+            SettingsInvalid: the server is too old, would forget what it has committed, or cannot be used this way.
         """
-        async with self._db.raw() as conn:
-            version = int(await conn.fetchval("select current_setting('server_version_num')"))
-            if version < _OLDEST_SERVER:
-                raise SettingsInvalid(
-                    f"the server is PostgreSQL {version // 10_000}",
-                    fix="point OUTLAST_DATABASE_URL at PostgreSQL 15 or newer",
-                )
-            table = self._db.in_schema("outlast.alembic_version")
-            found = await conn.fetchval("select to_regclass($1) is not null", table)
-            revision = await conn.fetchval(f"select version_num from {table}") if found else None  # noqa: S608  checked
-        if revision is None or revision < REQUIRED_REVISION:
-            raise SchemaOutdated(
-                f"the schema {self._db.schema!r} is at {revision or 'nothing'}, this code needs {REQUIRED_REVISION}",
-                fix=MIGRATE,
-            )
+        pooled = await examine(self._db)
+        can_listen = pooled is None or self._listen_url is not None
+        self._capabilities = replace(_CAPABILITIES, pooled=pooled, can_listen=can_listen)
 
     async def close(self) -> None:
         """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""

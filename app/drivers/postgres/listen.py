@@ -1,7 +1,8 @@
 """Wake-ups in: LISTEN on a connection of its own, proved alive by hearing its own ping, re-established when lost.
 
 Owns the listening task and its backoff. A wake-up is a hint: whoever listens polls as well, and sooner while this is
-lost. Behind a pooler that shares connections the ping is not heard; then `listen_url` must name the server itself.
+lost. Behind a pooler a LISTEN stays at a server connection that others use next, so none is sent there unless
+`listen_url` asks for it; the first ping to such an address comes from another connection, which proves both.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..protocol import Wake
 from .connect import connect
 from .database import Database
 from .notify import channel_of
+from .pooler import is_pooled
 from .sqlstate import translate
 
 # A black hole is found within interval + answer.
@@ -25,6 +27,8 @@ PING_INTERVAL = timedelta(seconds=15)
 PING_ANSWER = timedelta(seconds=5)
 MAX_BACKOFF = timedelta(seconds=10)
 _FIRST_BACKOFF = timedelta(milliseconds=100)
+# How soon to look again whether a pooler still stands in the way.
+POOLED_PAUSE = timedelta(minutes=5)
 
 _HEARD = (Wake.READY, Wake.REVOKED, Wake.FINISHED)
 _PING = "select pg_notify($1, '')"
@@ -67,13 +71,17 @@ class _Pings:
     answer: timedelta
 
 
+class _NoSession(Exception):
+    """A LISTEN would not be ours: connections to this address share servers."""
+
+
 class _Listener:
     """One listener: what it says, and whether it says so already."""
 
     def __init__(self, db: Database, on_wake: OnWake, *, url: str | None, pings: _Pings) -> None:
         self._db = db
         self._on_wake = on_wake
-        self._url = db.url if url is None else url
+        self._listen_url = url
         self._pings = pings
         self._ping_channel = f"{db.schema}_{token_hex(5)}"
         self._echo = asyncio.Event()
@@ -93,6 +101,8 @@ class _Listener:
         while True:
             try:
                 await self._hold_connection()
+            except _NoSession:
+                backoff = POOLED_PAUSE
             except Exception as error:
                 if translate(error) is None:
                     raise
@@ -108,15 +118,18 @@ class _Listener:
         Raises:
             TimeoutError: a ping was not heard.
             OSError: the connection went away.
+            _NoSession: nobody said that the address, a pooler's, can hold a LISTEN.
         """
-        connection = await connect(self._url, application_name="outlast listen", command_timeout=self._pings.answer)
+        connection = await self._connect(self._listen_url)
         try:
+            if self._listen_url is None and await is_pooled(connection):
+                raise _NoSession
             self._gone.clear()
             connection.add_termination_listener(self._on_gone)
             await connection.add_listener(self._ping_channel, self._on_echo)
+            await self._prove(connection)
             for wake in _HEARD:
                 await connection.add_listener(channel_of(self._db.schema, wake), self._heard(wake))
-            await self._ping(connection)
             self._say(is_lost=False)
             while True:
                 try:
@@ -128,6 +141,28 @@ class _Listener:
                     raise ConnectionResetError("the listening connection was closed")
         finally:
             connection.terminate()
+
+    async def _connect(self, url: str | None) -> Any:  # noqa: ANN401  asyncpg ships no types
+        return await connect(
+            self._db.url if url is None else url,
+            application_name="outlast listen",
+            command_timeout=self._pings.answer,
+        )
+
+    async def _prove(self, connection: Any) -> None:  # noqa: ANN401  asyncpg ships no types
+        """Hear a ping. Through a shared server one's own is heard and nobody else's, so another connection sends it."""
+        if self._listen_url is None:
+            await self._ping(connection)
+            return
+        other = await self._connect(None)
+        try:
+            await self._ping(other)
+        except TimeoutError:
+            # It may stand at a server that others use next; nothing can be done about one that is not ours any more.
+            await connection.execute("unlisten *")
+            raise
+        finally:
+            other.terminate()
 
     async def _ping(self, connection: Any) -> None:  # noqa: ANN401  asyncpg ships no types
         self._echo.clear()

@@ -35,6 +35,12 @@ PATIENCE = timedelta(minutes=5)
 STATEMENT_TIMEOUT = timedelta(minutes=30)
 _LOCK_TIMEOUT = "1s"
 
+# A role named like the schema has it on its path; reflection would then show our tables without a schema. A role's own
+# limit is for queries, not for a migration that rewrites a table. For the transaction only, as a pooler wants it.
+_PREPARE = text("select set_config('search_path', :path, true), set_config('statement_timeout', :limit, true)")
+_PATH = "pg_catalog"
+_PREPARED = {"path": _PATH, "limit": f"{int(STATEMENT_TIMEOUT.total_seconds())}s"}
+
 _NEVER_VACUUMED = """
 select relname from pg_class
 where relnamespace = to_regnamespace(quote_ident(:schema)) and relname in ('ready', 'waiting', 'running')
@@ -149,14 +155,19 @@ async def connection_for(
         pool_size=1,
         application_name="outlast migrate",
         command_timeout=STATEMENT_TIMEOUT,
-        # A role named like the schema has it on its path; reflection would then show our tables without a schema.
-        search_path="pg_catalog",
     )
     try:
         async with engine.connect() as connection:
             transactional = await connection.execution_options(isolation_level=isolation_level)
             async with transactional.begin():
+                if isolation_level != "AUTOCOMMIT":
+                    await transactional.execute(_PREPARE, _PREPARED)
+                # What SQLAlchemy has read before that, on connecting.
+                engine.dialect.default_schema_name = _PATH
                 yield transactional
+                if isolation_level != "AUTOCOMMIT":
+                    # Where asyncpg asks about a type it sets this for the session, which may be the next client's.
+                    await transactional.exec_driver_sql("reset jit")
     except OutlastError:
         raise
     except Exception as error:

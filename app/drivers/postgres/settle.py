@@ -30,6 +30,7 @@ from .buckets import CANCELLED, DEAD, DONE, NOT_STARTED
 from .database import Database
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
+from .lock_order import in_both_forms
 from .notify import notify
 from .superseded import superseded_by
 
@@ -99,6 +100,7 @@ ended as materialized (
 {END_KEYS.strip()}
 """  # noqa: S608  fragments of our own
 SETTLE = f"with {SETTLING.strip()}\nselect seq from g"
+SETTLE_IN_ORDER = in_both_forms(SETTLE)
 
 
 class _Line(NamedTuple):
@@ -146,7 +148,7 @@ async def _close(db: Database, settlements: Mapping[int, Settlement]) -> set[int
     """Settle those whose claims are held, wake who waits for it, and give their indexes."""
     ordered = dict(sorted(settlements.items(), key=lambda item: item[1].token.fence))
     index_of = {settlement.token.fence: index for index, settlement in ordered.items()}
-    sql, columns = db.in_schema(SETTLE), columns_of(tuple(ordered.values()))
+    sql, columns = SETTLE_IN_ORDER.on(db), columns_of(tuple(ordered.values()))
     rows = await db.run(lambda conn: conn.fetch(sql, *columns))
     won = {index_of[row["seq"]] for row in rows}
     await wake(db, (ordered[index].outcome for index in won))

@@ -14,6 +14,7 @@ from ...domain.outcome import SettleAnswer, Settlement
 from ..protocol import ClaimRequest
 from .claim import TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
 from .database import Database, Row
+from .lock_order import in_both_forms
 from .settle import SETTLING, answers_of, columns_of, settle, wake
 
 _SETTLE_BINDS = 18
@@ -28,6 +29,8 @@ def _fused(taking: str) -> str:
 
 SETTLE_AND_CLAIM_ONE = _fused(TAKING_ONE)
 SETTLE_AND_CLAIM_MANY = _fused(TAKING_MANY)
+ONE_IN_ORDER = in_both_forms(SETTLE_AND_CLAIM_ONE)
+MANY_IN_ORDER = in_both_forms(SETTLE_AND_CLAIM_MANY)
 
 
 async def settle_and_claim(
@@ -51,7 +54,7 @@ async def settle_and_claim(
     won: set[int] = set()
 
     async def look(is_one: bool, binds_on: BindsOn) -> list[Row]:  # noqa: FBT001 - see `Look`
-        sql = db.in_schema(SETTLE_AND_CLAIM_ONE if is_one else SETTLE_AND_CLAIM_MANY)
+        sql = (ONE_IN_ORDER if is_one else MANY_IN_ORDER).on(db)
         rows = await db.run(lambda conn: conn.fetch(sql, *columns, *binds_on(conn)))
         won.update(index_of[seq] for seq in rows[0]["settled"])
         return rows

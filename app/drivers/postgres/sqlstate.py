@@ -21,6 +21,7 @@ from ...domain.errors import (
 
 CHECK_DATABASE = "check that PostgreSQL runs and that OUTLAST_DATABASE_URL points at it, then repeat the call"
 MIGRATE = "run `outlast migrate up`"
+UNPREPARED = "repeat the call; if it comes again, add prepared_statement_cache_size=0 to OUTLAST_DATABASE_URL's query"
 
 
 class Contended(DriverUnavailable):
@@ -38,7 +39,8 @@ _BY_STATE: tuple[tuple[str, type[OutlastError], str], ...] = (
     ("40003", DriverUnavailable, "repeat the call with the same id"),
     ("25006", DriverUnavailable, "point OUTLAST_DATABASE_URL at the primary; this server only reads"),
     ("25P03", DriverUnavailable, "repeat the call"),
-    ("26000", DriverUnavailable, "repeat the call; behind a pooler use one that keeps prepared statements"),
+    ("26000", DriverUnavailable, UNPREPARED),
+    ("42P05", DriverUnavailable, UNPREPARED),
     ("0A000", DriverUnavailable, "repeat the call"),
     ("55P03", DriverUnavailable, "repeat the call; another session holds a lock"),
     ("55000", DriverUnavailable, CHECK_DATABASE),
