@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer, make and pip; everything else is put into .venv.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help dev test check fix soak mutants bench openapi lock
+.PHONY: help dev test pooled check fix soak mutants bench openapi lock
 
 ARGS ?=
 # The PostgreSQL the tests run on: 18 comes with the development dependencies, 15 is the system's own.
@@ -14,13 +14,16 @@ LOCK := requirements/dev.txt
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo '  ARGS="..." passes options to dev, test, soak and bench; PG=15|18 chooses the PostgreSQL of test and soak.'
+	@echo '  ARGS="..." passes options to dev, test, pooled, soak and bench; PG=15|18 chooses the PostgreSQL of tests.'
 
 dev: $(VENV)/.ok ## start the whole service on a PostgreSQL of its own
 	@exec $(BIN)/outlast dev $(ARGS)
 
 test: $(VENV)/.ok ## run every test but the long ones
 	@exec $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+pooled: $(VENV)/.ok ## run what a driver must do once more behind a pooler (apt install pgbouncer)
+	@exec $(BIN)/python -m pytest -n 2 --dist worksteal -m pooled $(ARGS)
 
 check: $(VENV)/.ok ## lint, formatting, types and import arrows
 	$(BIN)/ruff check

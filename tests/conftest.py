@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from app.cli.devdb import DevPostgres
-from tests.support import postgres
+from tests.support import pooler, postgres
 
 hypothesis.settings.register_profile("outlast", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("outlast")
@@ -56,6 +56,22 @@ def make_database(postgres_server: postgres.Server) -> Iterator[Callable[..., st
 def database_url(make_database: Callable[..., str]) -> str:
     """The URL of a fresh database with the newest schema."""
     return make_database()
+
+
+@pytest.fixture(scope="session")
+def transaction_pooler(postgres_server: postgres.Server) -> Iterator[pooler.Pooler]:
+    """A pgbouncer as it comes, in transaction mode, before the run's server."""
+    with (
+        pooler.folder() as folder,
+        pooler.running_pooler(postgres_server.url(postgres.SUPERUSER_DATABASE), folder) as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def pooled_url(transaction_pooler: pooler.Pooler, database_url: str) -> str:
+    """The URL of `database_url`'s database behind the transaction pooler."""
+    return transaction_pooler.url(database_url)
 
 
 @pytest.fixture

@@ -42,6 +42,8 @@ class Pinned(Database):
 
     def __init__(self, env: PostgresEnv, connection: Any, *, ringing: asyncio.Task[None]) -> None:
         super().__init__(env.engine)
+        opened: Any = env.driver
+        self.plans_are_ours = opened._db.plans_are_ours
         self.connection = connection
         self.wakes.ringing = ringing
 
@@ -113,11 +115,15 @@ class Started(Generic[T]):
 
 
 class Arena(PostgresEnv):
-    """The environment of a race: everything of a driver's environment, and seats to race on."""
+    """The environment of a race: everything of a driver's environment, and seats to race on.
 
-    def __init__(self, env: PostgresEnv, url: str) -> None:
+    `watch_url`: where the test itself looks from, when the seats go through a pooler.
+    """
+
+    def __init__(self, env: PostgresEnv, url: str, *, watch_url: str | None = None) -> None:
         super().__init__(env.driver, env.engine, env.now())
         self._url = url
+        self._watch_url = watch_url or url
         self._connections: list[Any] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._watcher: Any = None
@@ -148,10 +154,15 @@ class Arena(PostgresEnv):
         await seat.connection.execute("set lock_timeout = '1s'")
         return await verb(seat)
 
+    def trust_plans(self, seat: Seat, *, is_ours: bool) -> None:
+        """Let a seat's driver believe that the session settings which choose its plans are in force, or are not."""
+        driver: Any = seat.driver
+        driver._db.plans_are_ours = is_ours
+
     async def blockers(self, seat: Seat) -> list[int]:
         """Give the server processes that a seat waits for."""
         if self._watcher is None:
-            self._watcher = await self._connect()
+            self._watcher = await self._connect(self._watch_url)
         return list(await self._watcher.fetchval("select pg_blocking_pids($1)", seat.pid))
 
     async def bucket(self, job_id: JobId) -> str:
@@ -171,7 +182,7 @@ class Arena(PostgresEnv):
     async def fetch(self, sql: str, *args: object) -> list[Any]:
         """Run a statement of the test's own."""
         if self._watcher is None:
-            self._watcher = await self._connect()
+            self._watcher = await self._connect(self._watch_url)
         return list(await self._watcher.fetch(sql, *args))
 
     async def end(self) -> None:
@@ -183,10 +194,10 @@ class Arena(PostgresEnv):
             connection.terminate()
 
     async def _seat(self) -> Seat:
-        return Seat(self, await self._connect(), ringing=self._ringing)
+        return Seat(self, await self._connect(self._url), ringing=self._ringing)
 
-    async def _connect(self) -> Any:
-        connection: asyncpg.Connection = await connect(self._url, application_name="arena")
+    async def _connect(self, url: str) -> Any:
+        connection: asyncpg.Connection = await connect(url, application_name="arena")
         self._connections.append(connection)
         return connection
 

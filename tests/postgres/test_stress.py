@@ -108,11 +108,13 @@ async def _balance(arena: Arena, books: Books, count: int) -> None:
     assert await one(wrong) == 0
 
 
-async def _run(database_url: str, *, count: int, seconds: float, seed: int) -> None:
+async def run(database_url: str, *, count: int, seconds: float, seed: int, watch_url: str | None = None) -> None:
+    """Do it all; behind a pooler `watch_url` leads past it."""
     engine = create_engine(database_url, pool_size=4)
     driver = PostgresDriver(engine)
-    arena = Arena(PostgresEnv(driver, engine, start_time()), database_url)
+    arena = Arena(PostgresEnv(driver, engine, start_time()), database_url, watch_url=watch_url)
     try:
+        await driver.open()
         books = await _stress(arena, driver, count=count, seconds=seconds, seed=seed)
         await _balance(arena, books, count)
     finally:
@@ -124,10 +126,10 @@ async def _run(database_url: str, *, count: int, seconds: float, seed: int) -> N
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nothing_is_lost_or_done_twice_among_two_thousand_jobs(database_url: str, seed: int) -> None:
-    await _run(database_url, count=2_000, seconds=6, seed=seed)
+    await run(database_url, count=2_000, seconds=6, seed=seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_nothing_is_lost_or_done_twice_among_fifty_thousand_jobs(database_url: str) -> None:
-    await _run(database_url, count=50_000, seconds=180, seed=3)
+    await run(database_url, count=50_000, seconds=180, seed=3)

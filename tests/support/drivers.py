@@ -32,6 +32,7 @@ __all__ = [
     "LEASE",
     "MEMORY",
     "NAME",
+    "POOLED",
     "POSTGRES",
     "QUEUE",
     "DriverEnv",
@@ -52,8 +53,14 @@ __all__ = [
 
 MEMORY = "memory"
 POSTGRES = "postgres"
+POOLED = "pooled"
 
-DRIVERS = [pytest.param(MEMORY, id=MEMORY), pytest.param(POSTGRES, id=POSTGRES, marks=pytest.mark.postgres)]
+DRIVERS = [
+    pytest.param(MEMORY, id=MEMORY),
+    pytest.param(POSTGRES, id=POSTGRES, marks=pytest.mark.postgres),
+    # The same once more through a transaction pooler: `make pooled`.
+    pytest.param(POOLED, id=POOLED, marks=[pytest.mark.postgres, pytest.mark.pooled]),
+]
 
 
 class DriverEnv(ABC):
@@ -248,14 +255,15 @@ async def memory_env(start: datetime | None = None) -> AsyncIterator[MemoryEnv]:
 
 @asynccontextmanager
 async def postgres_env(
-    database_url: str, start: datetime | None = None, *, pool_size: int = 4
+    database_url: str, start: datetime | None = None, *, pool_size: int = 4, listen_url: str | None = None
 ) -> AsyncIterator[PostgresEnv]:
-    """Open the PostgreSQL driver on a migrated, empty database."""
+    """Open the PostgreSQL driver on a migrated, empty database; behind a pooler `listen_url` leads past it."""
     from app.drivers.postgres.database import create_engine  # noqa: PLC0415 - only when PostgreSQL is asked for
     from app.drivers.postgres.driver import PostgresDriver  # noqa: PLC0415 - same
 
     engine = create_engine(database_url, pool_size=pool_size)
-    env = PostgresEnv(PostgresDriver(engine, schema="outlast"), engine, start or start_time())
+    driver = PostgresDriver(engine, schema="outlast", listen_url=listen_url)
+    env = PostgresEnv(driver, engine, start or start_time())
     await env.set_clock(env.now())
     await env.driver.open()
     try:
@@ -265,12 +273,14 @@ async def postgres_env(
         await engine.dispose()
 
 
-def open_env(kind: str, database_url: str | None) -> AbstractAsyncContextManager[DriverEnv]:
+def open_env(
+    kind: str, database_url: str | None, *, listen_url: str | None = None
+) -> AbstractAsyncContextManager[DriverEnv]:
     """Open the environment of one driver."""
     if kind == MEMORY:
         return memory_env()
     assert database_url is not None
-    return postgres_env(database_url, start_time())
+    return postgres_env(database_url, start_time(), listen_url=listen_url)
 
 
 @pytest.fixture(params=DRIVERS)
@@ -282,15 +292,24 @@ def driver_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def driver_url(request: pytest.FixtureRequest, driver_kind: str) -> str | None:
-    """Give a fresh database for the PostgreSQL run, nothing for the memory run."""
+    """Give a fresh database for a PostgreSQL run, nothing for the memory run."""
     if driver_kind == MEMORY:
         return None
-    url: str = request.getfixturevalue("database_url")
+    url: str = request.getfixturevalue("database_url" if driver_kind == POSTGRES else "pooled_url")
     return url
 
 
 @pytest.fixture
-async def env(driver_kind: str, driver_url: str | None) -> AsyncIterator[DriverEnv]:
+async def env(request: pytest.FixtureRequest, driver_kind: str, driver_url: str | None) -> AsyncIterator[DriverEnv]:
     """Give the environment of one driver, empty."""
-    async with open_env(driver_kind, driver_url) as opened:
+    listen_url = request.getfixturevalue("database_url") if driver_kind == POOLED else None
+    async with open_env(driver_kind, driver_url, listen_url=listen_url) as opened:
         yield opened
+    if driver_kind == POOLED:
+        await _nothing_is_left(str(driver_url))
+
+
+async def _nothing_is_left(url: str) -> None:
+    from tests.support.pooler import at_each_server  # noqa: PLC0415 - only when there is a pooler
+
+    assert [row["left_behind"] for row in await at_each_server(url) if row["left_behind"]] == []
