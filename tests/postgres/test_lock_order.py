@@ -9,6 +9,7 @@ from app.drivers.postgres.lock_order import in_both_forms
 from app.drivers.postgres.settle import SETTLE, SETTLE_IN_ORDER
 from app.drivers.postgres.settle_and_claim import MANY_IN_ORDER, ONE_IN_ORDER
 from tests.postgres.arena import Arena, Seat
+from tests.support.drivers import with_token
 
 pytestmark = pytest.mark.postgres
 
@@ -44,6 +45,43 @@ async def test_a_settle_on_a_plan_of_the_servers_own_locks_claims_by_their_ids(
     # Where plans are believed to be ours, the one of the table takes the second before it waits for the first.
     assert [row[0] for row in free] == ([] if plans_are_ours else [second])
     assert await settling.result() == (SettleAnswer.SETTLED, SettleAnswer.SETTLED)
+
+
+async def test_the_form_that_locks_first_settles_by_the_whole_token_and_by_nothing_less(arena: Arena) -> None:
+    worker = await arena.register()
+    one, two = (await arena.running(worker)).token, (await arena.running(worker)).token
+    async with arena.holding() as seat:
+        arena.trust_plans(seat, is_ours=False)
+        for wrong in (
+            with_token(one, fence=one.fence - 1),
+            with_token(one, fence=two.fence),
+            with_token(one, claim_no=one.claim_no + 1),
+            with_token(one, worker_id=await arena.register()),
+        ):
+            assert await seat.settle(wrong, Completed()) is not SettleAnswer.SETTLED
+        assert await arena.bucket(one.job_id) == "running"
+        both = [Settlement(token=token, outcome=Completed()) for token in (two, one)]
+        assert set(await seat.driver.settle(both)) == {SettleAnswer.SETTLED}
+        await seat.commit()
+    assert [await arena.bucket(token.job_id) for token in (one, two)] == ["finished", "finished"]
+
+
+async def test_the_form_that_locks_first_settles_a_claim_that_was_marked_meanwhile(arena: Arena) -> None:
+    """What it locked is a newer row than the one its snapshot shows."""
+    worker = await arena.register()
+    token = (await arena.running(worker)).token
+
+    async def settle(seat: Seat) -> SettleAnswer:
+        arena.trust_plans(seat, is_ours=False)
+        return await seat.settle(token, Completed())
+
+    async with arena.holding() as marker:
+        assert await marker.driver.isolate(token)
+        settling = await arena.start(settle)
+        await settling.is_blocked_by(marker)
+        await marker.commit()
+    assert await settling.result() is SettleAnswer.SETTLED
+    assert await arena.bucket(token.job_id) == "finished"
 
 
 def test_only_the_form_for_a_plan_of_the_servers_own_pays_for_a_lock() -> None:
