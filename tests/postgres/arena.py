@@ -8,7 +8,7 @@ Then the first is committed or rolled back, and the end is looked at.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast
@@ -20,6 +20,8 @@ from app.domain.snapshot import Renewal
 from app.drivers.postgres.database import Database, Raw, connect
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.heartbeat import PostgresHeartbeat
+from app.drivers.postgres.ringer import Ringer
+from app.drivers.protocol import Wake
 from tests.support.drivers import DriverEnv, PostgresEnv
 
 T = TypeVar("T")
@@ -34,18 +36,23 @@ union all select 'held' from outlast.held where job_id = $1
 union all select 'finished' from outlast.finished where job_id = $1"""
 
 
+class _Silent(Ringer):
+    def ring(self, wakes: Iterable[Wake]) -> None:
+        """Ring for nobody."""
+
+
 class Pinned(Database):
     """A database all of whose statements go over one connection. Deadlocks are not repeated: they are seen.
 
-    Wake-ups are not sent, as if a round of them were under way all the time: they would go over the same connection.
+    Wake-ups are not sent: what they speak of is not committed.
     """
 
-    def __init__(self, env: PostgresEnv, connection: Any, *, ringing: asyncio.Task[None]) -> None:
+    def __init__(self, env: PostgresEnv, connection: Any) -> None:
         super().__init__(env.engine)
         opened: Any = env.driver
         self.plans_are_ours = opened._db.plans_are_ours
         self.connection = connection
-        self.wakes.ringing = ringing
+        self.ringer = _Silent(self.url, self.schema, roll=lambda: 0.0)
 
     @asynccontextmanager
     async def raw(self) -> AsyncIterator[Raw]:
@@ -58,9 +65,9 @@ class Pinned(Database):
 class Seat(DriverEnv):
     """A driver on a connection of its own; in a transaction when it was made by `holding`."""
 
-    def __init__(self, env: PostgresEnv, connection: Any, *, ringing: asyncio.Task[None]) -> None:
+    def __init__(self, env: PostgresEnv, connection: Any) -> None:
         driver = PostgresDriver(env.engine, schema="outlast")
-        driver._db = Pinned(env, connection, ringing=ringing)
+        driver._db = Pinned(env, connection)
         super().__init__(driver)
         self._env = env
         self.connection = connection
@@ -127,8 +134,6 @@ class Arena(PostgresEnv):
         self._connections: list[Any] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._watcher: Any = None
-        self._ringing: asyncio.Task[None] = asyncio.create_task(_for_ever())
-        self._tasks.append(self._ringing)
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[Seat]:
@@ -194,13 +199,9 @@ class Arena(PostgresEnv):
             connection.terminate()
 
     async def _seat(self) -> Seat:
-        return Seat(self, await self._connect(self._url), ringing=self._ringing)
+        return Seat(self, await self._connect(self._url))
 
     async def _connect(self, url: str) -> Any:
         connection: asyncpg.Connection = await connect(url, application_name="arena")
         self._connections.append(connection)
         return connection
-
-
-async def _for_ever() -> None:
-    await asyncio.Event().wait()

@@ -16,7 +16,6 @@ from sqlalchemy import event
 
 from app.domain.job import ClaimedJob, WorkerId
 from app.domain.outcome import Completed, Settlement
-from app.drivers.postgres import notify
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.protocol import ClaimRequest, QueueShare
@@ -47,6 +46,7 @@ class Meter:
         event.listen(self.engine.sync_engine, "connect", self._watch)
         self.driver = PostgresDriver(self.engine, owns_engine=True)
         self.statements: list[str] = []
+        self._rings: Any = None
 
     @property
     def verbs(self) -> list[str]:
@@ -60,6 +60,7 @@ class Meter:
     async def counting(self) -> AsyncIterator[None]:
         """Count from nothing; wake-ups of what went before are let through first."""
         await self.quiet()
+        self._watch_ringer()
         self.statements.clear()
         yield
         await asyncio.sleep(0)  # asyncpg tells of a statement in the loop's next round
@@ -82,8 +83,14 @@ class Meter:
 
     async def quiet(self) -> None:
         """Let wake-ups under way be sent."""
-        await notify.settle_wakes(self.driver._db)
+        await self.driver._db.ringer.quiet()
         await asyncio.sleep(0)
+
+    def _watch_ringer(self) -> None:
+        ringing = self.driver._db.ringer._connection
+        if ringing is not None and ringing is not self._rings:
+            self._rings = ringing
+            ringing.add_query_logger(self._saw)
 
     def _watch(self, connection: Any, _record: object) -> None:
         connection.driver_connection.add_query_logger(self._saw)

@@ -144,7 +144,7 @@ async def test_listening_ends_with_its_context(arena: Arena) -> None:
 async def test_an_enqueue_does_not_fail_for_want_of_a_wake_up(
     arena: Arena, monkeypatch: pytest.MonkeyPatch, fatal: str
 ) -> None:
-    monkeypatch.setattr("app.drivers.postgres.notify._NOTIFY", fatal)
+    monkeypatch.setattr("app.drivers.postgres.ringer._NOTIFY", fatal)
     job_id = await arena.enqueue()
     assert await arena.bucket(job_id) == "ready"
 

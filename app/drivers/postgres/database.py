@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import SystemRandom
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
@@ -22,10 +21,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
-from ..protocol import Wake
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
 from .low_water import LowWater
 from .pooler import learn_types_if_pooled
+from .ringer import Ringer
 from .sqlstate import Contended, translate
 from .tables import DEFAULT_SCHEMA
 
@@ -109,14 +108,6 @@ def _mark_closed(engine: Engine) -> None:
     engine.update_execution_options(**{_CLOSED: True})
 
 
-@dataclass(slots=True)
-class PendingWakes:
-    """What is to be notified next, and the one task that does it while there is something."""
-
-    waiting: set[Wake] = field(default_factory=set)
-    ringing: asyncio.Task[None] | None = None
-
-
 class Database:
     """An engine and a schema: checks connections out and puts the schema's name into SQL."""
 
@@ -134,7 +125,7 @@ class Database:
         self._is_closed = False
         # False where the session settings that choose our plans are not in force; known once the driver has opened.
         self.plans_are_ours = True
-        self.wakes = PendingWakes()
+        self.ringer = Ringer(self.url, self.schema, roll=self._roll)
         self.name_ids: dict[str, int] = {}
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
 
@@ -191,9 +182,13 @@ class Database:
         async with self.raw() as conn:
             return await verb(conn)
 
-    def close(self) -> None:
-        """Refuse every call from now on. The engine is its owner's to dispose of: others may use it too."""
+    async def close(self) -> None:
+        """Refuse every call from now on, and send the wake-ups under way.
+
+        The engine is its owner's to dispose of: others may use it too.
+        """
         self._is_closed = True
+        await self.ringer.close()
 
     async def _check_out(self) -> PoolProxiedConnection:
         if self._is_closed:

@@ -39,7 +39,6 @@ from . import (
     job_types,
     listen,
     listing,
-    notify,
     promote,
     purge,
     reap,
@@ -97,8 +96,7 @@ class PostgresDriver:
     async def close(self) -> None:
         """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""
         await self._lane.close()
-        await notify.settle_wakes(self._db)
-        self._db.close()
+        await self._db.close()
         if self._owns_engine:
             await self._db.engine.dispose()
 

@@ -18,8 +18,8 @@ from typing import Any
 from ..protocol import Wake
 from .connect import connect
 from .database import Database
-from .notify import channel_of
 from .pooler import is_pooled
+from .ringer import channel_of
 from .sqlstate import translate
 
 # A black hole is found within interval + answer.
