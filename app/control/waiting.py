@@ -21,6 +21,7 @@ _FLOOR_SECONDS = 5.0
 # Every job that finishes anywhere wakes every process that listens; this bounds what the statement costs the store.
 _BREATH_SECONDS = 0.02
 _LIMIT = 1_000
+_NEWS = frozenset({Wake.FINISHED})
 
 
 class ResultWaiters:
@@ -71,7 +72,7 @@ class ResultWaiters:
 
     async def run(self) -> None:
         """Serve the waiting requests until `stop`."""
-        async with self._driver.listen(self._on_wake):
+        async with self._driver.listen(self._on_wake, news=_NEWS):
             while not self._is_closing:
                 await self._someone_waits.wait()
                 await self._next_look()

@@ -201,6 +201,15 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What maintenance would find to do. `promote_in` is the time to the next delayed job, None without one."""
+
+    promote_in: timedelta | None
+    must_expire: bool
+    must_reap: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
     """A job that a sweep ended while it waited, and the limit it had passed: `expired` or `deadline`."""
 

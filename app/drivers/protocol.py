@@ -22,6 +22,7 @@ from ..domain.pooled import Pooled
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Due,
     Expired,
     JobPage,
     JobTypeDoc,
@@ -98,10 +99,15 @@ class Wake(StrEnum):
     """What a listener hears. A wake-up is only a hint to look sooner; it carries no data."""
 
     READY = "ready"
+    DELAYED = "delayed"
     REVOKED = "revoked"
     FINISHED = "finished"
     LOST = "lost"
     LISTENING = "listening"
+
+
+# What happens to jobs; the other two say whether it is heard.
+NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED, Wake.FINISHED})
 
 
 class HeartbeatStore(Protocol):
@@ -239,6 +245,10 @@ class JobDriver(Protocol):
 
     # --- maintenance, by any worker, no leader ---
 
+    async def due(self) -> Due:
+        """Say what `promote`, `expire` and `reap` would find to do, in one look that changes nothing."""
+        ...
+
     async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
         """Close workers whose lease has passed and take over claims of closed or absent workers.
 
@@ -334,8 +344,10 @@ class JobDriver(Protocol):
         """Give the store's clock."""
         ...
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
-        """Call `on_wake` on the running loop for wake-ups while the context is open.
+    def listen(
+        self, on_wake: Callable[[Wake], None], *, news: frozenset[Wake] = NEWS
+    ) -> AbstractAsyncContextManager[None]:
+        """Call `on_wake` on the running loop for the wake-ups in `news` while the context is open.
 
         Re-establishes itself; `LOST` and `LISTENING` tell when polling must carry. A driver without wake-ups says
         `LOST` once.

@@ -17,6 +17,7 @@ from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Due,
     Expired,
     JobPage,
     JobTypeDoc,
@@ -27,7 +28,7 @@ from ..domain.snapshot import (
     Stats,
     WorkerView,
 )
-from .protocol import Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from .protocol import NEWS, Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 
@@ -96,6 +97,9 @@ class RefusedDriver:
     def open_heartbeat(self) -> AbstractAsyncContextManager[HeartbeatStore]:
         raise self._refusal()
 
+    async def due(self) -> Due:
+        raise self._refusal()
+
     async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
         raise self._refusal()
 
@@ -150,7 +154,9 @@ class RefusedDriver:
     async def database_time(self) -> datetime:
         raise self._refusal()
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+    def listen(
+        self, on_wake: Callable[[Wake], None], *, news: frozenset[Wake] = NEWS
+    ) -> AbstractAsyncContextManager[None]:
         raise self._refusal()
 
     def _refusal(self) -> NotImplementedYet:

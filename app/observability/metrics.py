@@ -7,6 +7,7 @@ from the last snapshot handed to `show`; a scrape reads no database. Only `telem
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -15,6 +16,8 @@ from prometheus_client.registry import Collector
 
 from ..domain.snapshot import QueueView, Stats
 from ..domain.state import TERMINAL, State
+
+WakeupMode = Literal["listen", "polling"]
 
 # Queue names come with requests: beyond this many label values a metric goes on under one name that no queue can have.
 MAX_LABEL_VALUES = 200
@@ -149,7 +152,15 @@ class Metrics:
             "outlast_queue_wait_seconds", "Time from due to first claimed.", kind, registry=own, buckets=_WAIT_BUCKETS
         )
         self.loop_lag = Gauge("outlast_loop_lag_seconds", "Worst recent lag of the event loop.", registry=own)
+        self._wakeup = Gauge(
+            "outlast_wakeup_mode", "1 for how the worker learns of work: listen, polling.", ["mode"], registry=own
+        )
         self.drain_phase = Gauge("outlast_drain_phase", "0 not draining, 1 accept, 2 in-flight, 3 close.", registry=own)
+
+    def show_wakeup(self, live: WakeupMode) -> None:
+        """Show how this process's worker learns of work."""
+        for mode in get_args(WakeupMode):
+            self._wakeup.labels(mode=mode).set(mode == live)
 
     def labels(self, job: str, queue: str) -> dict[str, str]:
         """Give the two bounded labels of a job."""

@@ -227,10 +227,12 @@ class Telemetry:
 
     def listener_lost(self) -> None:
         """Wake-ups no longer arrive; polling carries."""
+        self.metrics.show_wakeup("polling")
         self._say("warning", "listener.lost")
 
     def listener_restored(self) -> None:
         """Wake-ups arrive."""
+        self.metrics.show_wakeup("listen")
         self._say("debug", "listener.restored")
 
     # --- the process -------------------------------------------------------------------------------------------------

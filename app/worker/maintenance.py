@@ -1,7 +1,9 @@
 """What any worker does for the whole store: promote what is due, take over from workers that are gone, expire, count.
 
-No leader: every verb is safe to run anywhere at any time. After a sweep of its own that failed, or that took long, the
-reaper waits one lease, because a database outage is not a crash: workers get that long to come back by themselves.
+No leader: every verb is safe to run anywhere at any time. One look says what there is to do and when the next delayed
+job is due; the sweeps run only when it found something. After a look or sweep of its own that failed, or that took
+long, the reaper waits one lease, because a database outage is not a crash: workers get that long to come back by
+themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..domain.errors import OutlastError
-from ..domain.snapshot import Expired, Reaped
+from ..domain.snapshot import Due, Expired, Reaped
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
@@ -21,8 +23,10 @@ from .options import WorkerOptions
 
 T = TypeVar("T")
 
-PROMOTE_SECONDS = 1.0  # how late a job can become ready that another process delayed
+# Looks for others' jobs are at least this far apart: how late one can become ready that another process delayed.
+PROMOTE_SECONDS = 1.0
 _BATCH = 1000
+_LONGEST_REST_SECONDS = 10.0  # the floor under wake-ups that can be lost
 _SOONEST_SECONDS = 0.005  # due rows are looked for this much after they are due, not before
 
 
@@ -50,36 +54,81 @@ class Maintenance:
         self._roll = roll
         self._monotonic = monotonic
         self._due: list[float] = []
-        self._due_changed = asyncio.Event()
+        self._look_changed = asyncio.Event()
+        self._looked_at = self._look_at = monotonic()
+        self._is_listening = False
+        self._found: Due | None = None
+        self._has_found = asyncio.Event()
         self._reap_from = 0.0
 
     def due_in(self, delay: timedelta) -> None:
         """Look again when a job of this worker's becomes due, if that is sooner than the next look."""
-        if delay.total_seconds() < PROMOTE_SECONDS:
+        if delay < self._options.sweep:
             heapq.heappush(self._due, self._monotonic() + delay.total_seconds() + _SOONEST_SECONDS)
-            self._due_changed.set()
+            self._look_changed.set()
+
+    def delayed(self) -> None:
+        """Look soon: some process delayed a job, perhaps for less than the time to the next look."""
+        self._look_by(self._looked_at + self._spacing)
+
+    def listens(self, *, is_listening: bool) -> None:
+        """Say whether wake-ups arrive; without them nobody tells of delayed jobs, and the looks are closer."""
+        self._is_listening = is_listening
+        self.delayed()
 
     def outage(self) -> None:
         """Let the reaper wait one lease from now."""
         self._reap_from = self._monotonic() + self._options.lease.total_seconds()
 
     async def promote(self) -> None:
-        """Make due jobs ready, every second and when one of this worker's is due, until leaving."""
+        """Look for what is due and make due jobs ready, also when one of this worker's is due, until leaving."""
         while not self._leaving.is_set():
-            count = await self._try("promote", self._driver.promote(_BATCH)) or 0
-            if count:
-                self._on_ready()
-            if count < _BATCH:
-                await self._until_due()
-            else:
-                await asyncio.sleep(0)
+            if self._is_own_due() or await self._finds_due():
+                await self._while_full(self._promote)
+            await self._until_look()
 
     async def sweep(self) -> None:
-        """Expire and reap every sweep interval until leaving, each as long as there is a whole batch of it."""
+        """Expire and reap until leaving, when a look found any and then as long as there is a whole batch of it."""
         while not self._leaving.is_set():
-            await self._while_full(self._expire)
-            await self._while_full(self._reap)
-            await self._rest(self._options.sweep.total_seconds())
+            await first_of(self._leaving, self._has_found)
+            self._has_found.clear()
+            found, self._found = self._found, None
+            if found is not None and found.must_expire:
+                await self._while_full(self._expire)
+            if found is not None and found.must_reap:
+                await self._while_full(self._reap)
+
+    async def _finds_due(self) -> bool:
+        """Look: hand the sweep its part, set the time of the next look; True when a delayed job is due."""
+        due = await self._try("due", self._driver.due())
+        self._looked_at = now = self._monotonic()
+        self._look_at = now + self._rest_seconds
+        if due is None:
+            return False
+        if due.must_expire or due.must_reap:
+            self._found = due
+            self._has_found.set()
+        if due.promote_in is None:
+            return False
+        wait = due.promote_in.total_seconds()
+        self._look_by(now + max(wait + _SOONEST_SECONDS, self._spacing))
+        return wait <= 0
+
+    @property
+    def _rest_seconds(self) -> float:
+        """Give the time between looks when nothing is delayed; jittered, so that a fleet does not look at once."""
+        longest = _LONGEST_REST_SECONDS if self._is_listening else PROMOTE_SECONDS
+        return min(self._options.sweep.total_seconds(), longest) * (1 - self._roll() / 4)
+
+    @property
+    def _spacing(self) -> float:
+        return min(self._options.sweep.total_seconds(), PROMOTE_SECONDS) * (1 - self._roll() / 4)
+
+    async def _promote(self) -> int:
+        count = await self._try("promote", self._driver.promote(_BATCH)) or 0
+        if count:
+            self._on_ready()
+        return count
 
     async def _while_full(self, once: Callable[[], Awaitable[int]]) -> None:
         while await once() >= _BATCH:
@@ -127,16 +176,24 @@ class Maintenance:
     async def _rest(self, seconds: float) -> None:
         await first_of(self._leaving, within=seconds * (1 - self._roll() / 4))
 
-    async def _until_due(self) -> None:
-        """Wait for the next regular look, or for the instant a known job is due."""
-        look = self._monotonic() + PROMOTE_SECONDS * (1 - self._roll() / 4)
+    def _look_by(self, at: float) -> None:
+        if at < self._look_at:
+            self._look_at = at
+            self._look_changed.set()
+
+    async def _until_look(self) -> None:
+        """Wait for the next look, or for the instant a job of this worker's is due."""
         while not self._leaving.is_set():
-            self._due_changed.clear()
+            self._look_changed.clear()
+            until = min(self._look_at, self._due[0]) if self._due else self._look_at
             now = self._monotonic()
-            until = min(look, self._due[0]) if self._due else look
             if until <= now:
-                break
-            await first_of(self._leaving, self._due_changed, within=until - now)
-        now = self._monotonic()
+                return
+            await first_of(self._leaving, self._look_changed, within=until - now)
+
+    def _is_own_due(self) -> bool:
+        """Say whether a job of this worker's is due, and forget those that are."""
+        now, count = self._monotonic(), len(self._due)
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)
+        return len(self._due) < count

@@ -36,6 +36,7 @@ from .settler import Settler
 from .showing import Showing
 from .stall import StallWatch
 
+_NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED})
 _CANCEL_FIX = "look for code that cancels tasks it did not create, like all those of asyncio.all_tasks()"
 
 
@@ -122,7 +123,7 @@ class Session:
             await self._kit.driver.publish_job_types(docs)
             await self._heartbeat.start(lease)
             try:
-                async with self._kit.driver.listen(self._heard):
+                async with self._kit.driver.listen(self._heard, news=_NEWS):
                     await self._work()
             finally:
                 await self._heartbeat.stop()
@@ -199,22 +200,27 @@ class Session:
         match wake:
             case Wake.READY:
                 self._claims.wake()
+            case Wake.DELAYED:
+                self._maintenance.delayed()
             case Wake.REVOKED:
                 self._heartbeat.nudge()
             case Wake.LISTENING:
                 self._listens(is_listening=True)
-                self._kit.telemetry.listener_restored()
             case Wake.LOST:
                 self._listens(is_listening=False)
-                self._kit.telemetry.listener_lost()
             case Wake.FINISHED:
-                pass
+                pass  # not asked for
 
     def _look(self) -> None:
         self._claims.wake()
 
     def _listens(self, *, is_listening: bool) -> None:
+        if is_listening:
+            self._kit.telemetry.listener_restored()
+        else:
+            self._kit.telemetry.listener_lost()
         self._claims.listens(is_listening=is_listening)
+        self._maintenance.listens(is_listening=is_listening)
         self._showing.wakeup(is_listening=is_listening)
 
     def _lease_ended(self, lease: Lease) -> None:

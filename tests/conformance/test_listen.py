@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from app.domain.errors import DriverUnavailable
-from app.domain.outcome import Completed
+from app.domain.outcome import Completed, Interrupted, Retried, Suspended
 from app.drivers.protocol import Wake
-from tests.support.drivers import DriverEnv, new_job
+from tests.support.drivers import ERROR, DriverEnv, new_job
 
 
 class Ears:
@@ -16,10 +16,12 @@ class Ears:
 
     def __init__(self) -> None:
         self.heard: list[Wake] = []
+        self.ever: set[Wake] = set()
         self._changed = asyncio.Event()
 
     def __call__(self, wake: Wake) -> None:
         self.heard.append(wake)
+        self.ever.add(wake)
         self._changed.set()
 
     async def wait_for(self, wake: Wake) -> None:
@@ -62,10 +64,40 @@ async def test_whatever_makes_work_ready_wakes(env: DriverEnv) -> None:
         await env.driver.retry(tokens[1].job_id)
         await ears.wait_for(Wake.READY)
         await env.enqueue(delay=timedelta(minutes=1))
+        await ears.wait_for(Wake.DELAYED)
         await env.advance(timedelta(minutes=2))
-        ears.heard.clear()
         await env.driver.promote()
         await ears.wait_for(Wake.READY)
+
+
+async def test_whatever_delays_work_wakes_who_promotes_it(env: DriverEnv) -> None:
+    ears = Ears()
+    worker = await env.register()
+    async with env.driver.listen(ears, news=frozenset({Wake.DELAYED})):
+        await ears.wait_for(Wake.LISTENING)
+        await env.driver.enqueue_many([new_job(), new_job(run_at=env.now() + timedelta(hours=1))])
+        await ears.wait_for(Wake.DELAYED)
+        await env.close_attempt((await env.claim_one(worker)).token, Suspended(delay=timedelta(minutes=1)))
+        await ears.wait_for(Wake.DELAYED)
+        for outcome in (
+            Retried(error=ERROR, delay=timedelta(minutes=1)),
+            Interrupted(cause="drain", delay=timedelta(minutes=1)),
+        ):
+            await env.close_attempt((await env.running(worker)).token, outcome)
+            await ears.wait_for(Wake.DELAYED)
+
+
+async def test_a_listener_hears_only_the_news_it_asked_for(env: DriverEnv) -> None:
+    some, every = Ears(), Ears()
+    worker = await env.register()
+    async with env.driver.listen(some, news=frozenset({Wake.FINISHED})), env.driver.listen(every):
+        await some.wait_for(Wake.LISTENING)
+        await every.wait_for(Wake.LISTENING)
+        token = (await env.running(worker)).token
+        await every.wait_for(Wake.READY)
+        await env.close_attempt(token, Completed())
+        await some.wait_for(Wake.FINISHED)
+    assert some.ever == {Wake.LISTENING, Wake.FINISHED}
 
 
 async def test_two_listeners_hear_the_same_and_one_that_left_hears_nothing(env: DriverEnv) -> None:

@@ -100,9 +100,9 @@ async def test_a_suspect_waits_for_an_empty_worker_and_others_go_on_meanwhile() 
     assert "isolate" in driver.calls
     assert len(bench.worker.held()) == 1
     driver.calls.clear()
-    for _ in range(3):  # sweeps go on, a tenth of a second apart
-        await until(lambda: _has(driver, "reap"))
-        driver.calls.remove("reap")
+    for _ in range(3):  # looks go on, a tenth of a second apart
+        await until(lambda: _has(driver, "due"))
+        driver.calls.remove("due")
     assert "claim" not in driver.calls
     them.go_on.set()
     await bench.until("attempt.completed", suspect)

@@ -11,7 +11,7 @@ import pytest
 from app.domain.errors import DriverUnavailable
 from app.domain.job import ClaimedJob, WorkerId
 from app.domain.outcome import OutcomeKind
-from app.domain.snapshot import Reaped
+from app.domain.snapshot import Due, Reaped
 from app.domain.state import DeadReason, State
 from app.drivers.protocol import ClaimRequest, QueueShare
 from app.jobs.context import JobContext
@@ -45,7 +45,7 @@ async def test_full_queues_are_not_claimed_from_though_places_are_free() -> None
             await bench.until("attempt.started", job_id)
         driver.calls.clear()
         third = await bench.enqueue("hold.job", {"n": 2}, queue="a")
-        while driver.calls.count("reap") < 3:
+        while driver.calls.count("due") < 3:
             await asyncio.sleep(0)
         assert "claim" not in driver.calls
         gates[0].set()
@@ -173,6 +173,9 @@ async def test_one_sweep_takes_over_all_that_a_vanished_worker_held() -> None:
 
 async def test_a_sweep_with_more_to_do_ends_when_the_worker_leaves() -> None:
     class Endless(Flaky):
+        async def due(self) -> Due:
+            return Due(promote_in=None, must_expire=False, must_reap=True)
+
         async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
             self.calls.append("reap")
             return _many(batch)

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from app.domain.errors import DriverUnavailable
 from app.domain.job import ClaimedJob, ClaimToken, WorkerId
 from app.domain.outcome import Completed, OutcomeKind, Settlement
+from app.domain.snapshot import Due
 from app.domain.state import State
 from app.domain.verdict import Reason
 from app.drivers.protocol import ClaimRequest, QueueShare
@@ -23,8 +26,8 @@ from tests.support.drivers import new_worker
 DOWN = DriverUnavailable("the store is down", fix="wait")
 SHORT = replace(QUICK, lease=timedelta(seconds=1))
 VERBS = (
-    "claim", "settle", "reap", "promote", "expire", "renew", "reconcile", "release", "surrender", "register_worker",
-    "open_heartbeat", "stats", "describe_worker_phase", "isolate",
+    "claim", "settle", "due", "reap", "promote", "expire", "renew", "reconcile", "release", "surrender",
+    "register_worker", "open_heartbeat", "stats", "describe_worker_phase", "isolate",
 )  # fmt: skip
 
 
@@ -41,6 +44,16 @@ async def quick() -> int:
 async def waits(ctx: JobContext) -> None:
     await ctx.signal.wait()
     ctx.signal.raise_if_aborted()
+
+
+class ReapsAlways(Flaky):
+    """A store in which every look finds a claim to take over."""
+
+    async def due(self) -> Due:
+        self.calls.append("due")
+        if "due" in self.before:
+            raise self.before["due"]
+        return Due(promote_in=None, must_expire=False, must_reap=True)
 
 
 async def test_an_outage_longer_than_the_lease_counts_nothing_against_any_job() -> None:
@@ -74,11 +87,12 @@ async def test_an_outage_longer_than_the_lease_counts_nothing_against_any_job() 
         assert bench.value("outlast_attempts_lease_lost_total", job="patient.job", queue="default") == 1
 
 
-async def test_the_reaper_waits_one_lease_after_its_own_failed_sweep() -> None:
-    driver = Flaky()
+@pytest.mark.parametrize("verb", ["due", "reap"])
+async def test_the_reaper_waits_one_lease_after_its_own_failed_sweep(verb: str) -> None:
+    driver = ReapsAlways()
     async with working(quick, driver=driver, options=SHORT) as bench:
-        driver.before["reap"] = DOWN
-        await bench.probe.wait("store.call_failed", verb="reap")
+        driver.before[verb] = DOWN
+        await bench.probe.wait("store.call_failed", verb=verb)
         driver.before.clear()
         driver.calls.clear()
         loop = asyncio.get_running_loop()
@@ -253,7 +267,7 @@ async def test_a_claim_that_takes_place_long_after_its_caller_gave_up_is_handed_
 
 
 async def test_a_count_that_fails_does_not_hold_the_reaper_back() -> None:
-    driver = Flaky()
+    driver = ReapsAlways()
     driver.before["stats"] = DOWN
     options = replace(SHORT, stats_every=timedelta(milliseconds=10))
     async with working(quick, driver=driver, options=options) as bench:

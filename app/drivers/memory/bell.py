@@ -6,15 +6,22 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from ..protocol import Wake
+
+
+class _Listener(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    on_wake: Callable[[Wake], None]
+    news: frozenset[Wake]
 
 
 class Bell:
     """Who listens, and what has happened since the last ring."""
 
     def __init__(self) -> None:
-        self._listeners: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[Wake], None]]] = {}
+        self._listeners: dict[object, _Listener] = {}
         self._pending: set[Wake] = set()
 
     def add(self, wake: Wake) -> None:
@@ -30,15 +37,17 @@ class Bell:
     def ring(self, wakes: frozenset[Wake]) -> None:
         """Tell every listener what happened, each kind once; called without the lock, from any thread."""
         for wake in sorted(wakes):
-            for loop, on_wake in tuple(self._listeners.values()):
+            for loop, on_wake, news in tuple(self._listeners.values()):
+                if wake not in news:
+                    continue
                 with contextlib.suppress(RuntimeError):  # a loop that ended with its listener still in place
                     loop.call_soon_threadsafe(on_wake, wake)
 
     @asynccontextmanager
-    async def listen(self, on_wake: Callable[[Wake], None]) -> AsyncIterator[None]:
-        """Call `on_wake` on the running loop for wake-ups while the context is open."""
+    async def listen(self, on_wake: Callable[[Wake], None], news: frozenset[Wake]) -> AsyncIterator[None]:
+        """Call `on_wake` on the running loop for the wake-ups in `news` while the context is open."""
         entry = object()
-        self._listeners[entry] = (asyncio.get_running_loop(), on_wake)
+        self._listeners[entry] = _Listener(asyncio.get_running_loop(), on_wake, news)
         on_wake(Wake.LISTENING)
         try:
             yield

@@ -16,6 +16,7 @@ from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Due,
     Expired,
     JobPage,
     JobTypeDoc,
@@ -26,7 +27,7 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ..protocol import Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from ..protocol import NEWS, Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 from . import attempts, cancel, claim, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
 from .clock import SystemClock
 from .store import Store
@@ -120,6 +121,10 @@ class MemoryDriver:
 
     # --- maintenance
 
+    async def due(self) -> Due:
+        """Say what there is to do."""
+        return sweep.due(self._store)
+
     async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
         """Take over claims of workers that are gone."""
         return reap.reap(self._store, batch)
@@ -195,9 +200,11 @@ class MemoryDriver:
         with self._store.statement() as now:
             return now
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+    def listen(
+        self, on_wake: Callable[[Wake], None], *, news: frozenset[Wake] = NEWS
+    ) -> AbstractAsyncContextManager[None]:
         """Hear wake-ups on the running loop."""
-        return self._store.bell.listen(on_wake)
+        return self._store.bell.listen(on_wake, news)
 
 
 _: type[JobDriver] = MemoryDriver

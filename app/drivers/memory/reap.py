@@ -17,7 +17,7 @@ from ...domain.snapshot import Reaped
 from ...domain.state import DeadReason, State
 from ..protocol import Wake
 from .attempts import End, close_attempt
-from .rows import Running
+from .rows import Running, Worker
 from .store import Store
 
 
@@ -30,6 +30,13 @@ def reap(store: Store, batch: int) -> tuple[Reaped, ...]:
         _close_expired(store, now)
         orphans = [(job_id, running) for job_id, running in store.running() if _is_orphan(store, running)]
         return tuple(_take_over(store, job_id, running, now) for job_id, running in orphans[:batch])
+
+
+def any_to_reap(store: Store, now: datetime) -> bool:
+    """Say whether a reap would find a worker to close or a claim to take over; for a caller in a statement."""
+    return any(_has_lapsed(worker, now) for worker in store.workers.values()) or any(
+        _is_orphan(store, running) for _, running in store.running()
+    )
 
 
 def _taken_over(
@@ -61,8 +68,12 @@ def give_up(store: Store, job_id: JobId, running: Running, now: datetime) -> Rea
 
 def _close_expired(store: Store, now: datetime) -> None:
     for worker in store.workers.values():
-        if worker.lost_at is None and worker.closed_at is None and worker.lease_until <= now:
+        if _has_lapsed(worker, now):
             worker.lost_at = now
+
+
+def _has_lapsed(worker: Worker, now: datetime) -> bool:
+    return worker.lost_at is None and worker.closed_at is None and worker.lease_until <= now
 
 
 def _is_orphan(store: Store, running: Running) -> bool:

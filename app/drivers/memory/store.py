@@ -23,7 +23,7 @@ from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
 from ..protocol import Wake
 from .bell import Bell
-from .rows import Envelope, Finished, Key, Pause, Ready, Running, SourceId, Token, Worker, state_of
+from .rows import Envelope, Finished, Key, Pause, Ready, Running, SourceId, Token, Waiting, Worker, state_of
 
 
 class Store:
@@ -85,6 +85,8 @@ class Store:
         if isinstance(token, Ready):
             insort(self._lanes[self.queue_of(job_id)], (token.rank, token.seq, job_id))
             self.bell.add(Wake.READY)
+        if isinstance(token, Waiting):
+            self.bell.add(Wake.DELAYED)
         if isinstance(token, Finished):
             self._free_key(job_id, token.finished_at)
             self.bell.add(Wake.FINISHED)

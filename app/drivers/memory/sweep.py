@@ -1,15 +1,27 @@
-"""Maintenance over time: promote what is due, end what waited too long, purge what ended long ago."""
+"""Maintenance over time: say what is due, promote what is due, end what waited too long, purge what ended long ago."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from ...domain.job import JobId
-from ...domain.snapshot import Expired
+from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
 from ..protocol import PurgeQuery
+from .reap import any_to_reap
 from .rows import Finished, Running, Waiting
 from .store import Store
+
+
+def due(store: Store) -> Due:
+    """Say what the sweeps would find to do; see `JobDriver.due`."""
+    with store.statement() as now:
+        waits = [token.due_at for token in store.tokens.values() if isinstance(token, Waiting)]
+        return Due(
+            promote_in=min(waits) - now if waits else None,
+            must_expire=any(_over(store, job_id, now) for job_id in store.tokens),
+            must_reap=any_to_reap(store, now),
+        )
 
 
 def promote(store: Store, batch: int) -> int:

@@ -18,6 +18,7 @@ from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
     AttemptView,
     DeadGroup,
+    Due,
     Expired,
     JobPage,
     JobTypeDoc,
@@ -28,11 +29,12 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ..protocol import Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from ..protocol import NEWS, Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 from . import (
     cancel,
     claim,
     describe,
+    due,
     enqueue,
     expire,
     heartbeat,
@@ -175,6 +177,10 @@ class PostgresDriver:
 
     # --- maintenance
 
+    async def due(self) -> Due:
+        """Say what there is to do."""
+        return await due.due(self._db)
+
     async def reap(self, batch: int = 1000) -> tuple[Reaped, ...]:
         """Take over the claims of workers that are gone."""
         return await reap.reap(self._db, batch)
@@ -245,9 +251,11 @@ class PostgresDriver:
         """Give every published job type."""
         return await job_types.job_types(self._db)
 
-    def listen(self, on_wake: Callable[[Wake], None]) -> AbstractAsyncContextManager[None]:
+    def listen(
+        self, on_wake: Callable[[Wake], None], *, news: frozenset[Wake] = NEWS
+    ) -> AbstractAsyncContextManager[None]:
         """Hear wake-ups while the context is open."""
-        return listen.listen(self._db, on_wake, listen_url=self._listen_url)
+        return listen.listen(self._db, on_wake, news=news, listen_url=self._listen_url)
 
 
 _: type[JobDriver] = PostgresDriver

@@ -163,8 +163,10 @@ async def _store(db: Database, jobs: Sequence[NewJob], *, is_atomic: bool, is_ma
             tries += 1
             if tries >= _TRIES:
                 raise
-    if batch.has_new:
+    if batch.has_ready:
         await notify(db, Wake.READY)
+    if batch.has_delayed:
+        await notify(db, Wake.DELAYED)
     return batch
 
 

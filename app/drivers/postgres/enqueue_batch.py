@@ -34,7 +34,8 @@ class Batch:
         self._sent: list[int] = []
         self._answers: dict[int, Enqueued] = {}
         self._refusals: dict[int, OutlastError] = {}
-        self.has_new = False
+        self.has_ready = False
+        self.has_delayed = False
 
     @property
     def is_pending(self) -> bool:
@@ -78,7 +79,10 @@ class Batch:
         for index in self._sent:
             if index not in lost and index not in self._answers and index not in self._refusals:
                 self._answers[index] = _own(self._jobs[index], expires_at=expiries.get(index))
-                self.has_new = True
+                job = self._jobs[index]
+                # Whether `run_at` has passed is the server's to say: it may be either.
+                self.has_ready |= job.delay is None
+                self.has_delayed |= job.delay is not None or job.run_at is not None
         self._settle_pending()
 
     def repeated(self, rows: Iterable[Row]) -> None:

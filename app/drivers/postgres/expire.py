@@ -22,10 +22,13 @@ _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
 # A token is taken if its deadline has passed, or if the job has never started (then its queue time has).
 _FITS = "(e.deadline_at is not null or not e.begun)"
 
+# Of a limit `x`: it has passed, and not over a running job, which is its worker's to stop.
+PASSED = "x.at <= outlast.clock() and not exists (select from outlast.running r where r.job_id = x.job_id)"
+
 _EXPIRE = f"""
 with due as materialized (
   select x.job_id, x.kind, x.at from outlast.expiry x
-  where x.at <= outlast.clock() and not exists (select from outlast.running r where r.job_id = x.job_id)
+  where {PASSED}
   order by x.at limit $1 for update of x skip locked),
 e as materialized (
   select d.job_id as id, d.start_by, d.deadline_at, j.seq, j.queue, j.priority, j.name_id, j.key_hash,

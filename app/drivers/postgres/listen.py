@@ -15,7 +15,7 @@ from datetime import timedelta
 from secrets import SystemRandom, token_hex
 from typing import Any
 
-from ..protocol import Wake
+from ..protocol import NEWS, Wake
 from .connect import connect
 from .database import Database
 from .pooler import is_pooled
@@ -30,7 +30,6 @@ _FIRST_BACKOFF = timedelta(milliseconds=100)
 # How soon to look again whether a pooler still stands in the way.
 POOLED_PAUSE = timedelta(minutes=5)
 
-_HEARD = (Wake.READY, Wake.REVOKED, Wake.FINISHED)
 _PING = "select pg_notify($1, '')"
 
 OnWake = Callable[[Wake], None]
@@ -41,17 +40,18 @@ async def listen(
     db: Database,
     on_wake: OnWake,
     *,
+    news: frozenset[Wake] = NEWS,
     listen_url: str | None = None,
     ping_interval: timedelta = PING_INTERVAL,
     ping_answer: timedelta = PING_ANSWER,
 ) -> AsyncIterator[None]:
-    """Call `on_wake` on the running loop for wake-ups while the context is open.
+    """Call `on_wake` on the running loop for the wake-ups in `news` while the context is open.
 
     The first try has ended when the context opens: `LISTENING` or `LOST` has been said. `LOST` is said once per loss;
     what was notified in between is not repeated, so look once on `LISTENING`.
     """
     pings = _Pings(interval=ping_interval, answer=ping_answer)
-    listener = _Listener(db, on_wake, url=listen_url, pings=pings)
+    listener = _Listener(db, on_wake, news=news, url=listen_url, pings=pings)
     task = asyncio.create_task(listener.run(), name="outlast.listen")
     try:
         await listener.tried.wait()
@@ -78,9 +78,10 @@ class _NoSession(Exception):
 class _Listener:
     """One listener: what it says, and whether it says so already."""
 
-    def __init__(self, db: Database, on_wake: OnWake, *, url: str | None, pings: _Pings) -> None:
+    def __init__(self, db: Database, on_wake: OnWake, *, news: frozenset[Wake], url: str | None, pings: _Pings) -> None:
         self._db = db
         self._on_wake = on_wake
+        self._news = news
         self._listen_url = url
         self._pings = pings
         self._ping_channel = f"{db.schema}_{token_hex(5)}"
@@ -128,7 +129,7 @@ class _Listener:
             connection.add_termination_listener(self._on_gone)
             await connection.add_listener(self._ping_channel, self._on_echo)
             await self._prove(connection)
-            for wake in _HEARD:
+            for wake in self._news:
                 await connection.add_listener(channel_of(self._db.schema, wake), self._heard(wake))
             self._say(is_lost=False)
             while True:

@@ -28,22 +28,25 @@ from .rows import plain
 
 # A renewal in flight holds the worker's row: it is skipped, and judged by its new lease at the next sweep. Leases could
 # not be renewed while the server was down, so none is judged before one lease after its start.
-_LAPSED = """
+LAPSED = """
   lost_at is null and closed_at is null and lease_until <= outlast.clock()
   and pg_postmaster_start_time() + lease_ms * interval '1 ms' <= outlast.clock()"""
 _MARK_LOST = f"""
 update outlast.worker set lost_at = outlast.clock()
-where {_LAPSED} and id = any(array(
-  select id from outlast.worker where {_LAPSED} order by id for update skip locked))"""  # noqa: S608  same
+where {LAPSED} and id = any(array(
+  select id from outlast.worker where {LAPSED} order by id for update skip locked))"""  # noqa: S608  same
+
+# Of a claim `r`: nobody works under it any more.
+ORPHANED = """not exists (
+    select from outlast.worker w where w.id = r.worker and w.lost_at is null and w.closed_at is null)"""
 
 # Ends with the CTE `gone`: what was deleted from `running`.
-_TAKE_FROM_THE_GONE = """
+_TAKE_FROM_THE_GONE = f"""
 with taken as materialized (
   select r.job_id from outlast.running r
-  where not exists (
-    select from outlast.worker w where w.id = r.worker and w.lost_at is null and w.closed_at is null)
+  where {ORPHANED}
   order by r.job_id limit $1 for update of r skip locked),
-gone as (delete from outlast.running where job_id = any(array(select job_id from taken)) returning *),"""
+gone as (delete from outlast.running where job_id = any(array(select job_id from taken)) returning *),"""  # noqa: S608  fragments of our own
 
 # The worker's row comes before its claims; a reaper that has some of them is waited for, and keeps what it took.
 _TAKE_OWN = """

@@ -229,6 +229,8 @@ async def wake(db: Database, outcomes: Iterable[Outcome]) -> None:
     wakes = []
     if _READY in targets:
         wakes.append(Wake.READY)
+    if not targets.isdisjoint({_RETRY, _SNOOZE, _INTERRUPTED}):
+        wakes.append(Wake.DELAYED)
     if not targets.isdisjoint({DONE, DEAD, CANCELLED}):
         wakes.append(Wake.FINISHED)
     if wakes:

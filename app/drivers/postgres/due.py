@@ -1,0 +1,26 @@
+"""`due`: what there is to do for the sweeps, in one look that changes nothing and locks nothing.
+
+Composed of the sweeps' own predicates, so that it sees what they would. Called by any worker in their place, most of
+the time for nothing.
+"""
+
+from __future__ import annotations
+
+from ...domain.snapshot import Due
+from .database import Database
+from .expire import PASSED
+from .reap import LAPSED, ORPHANED
+
+_DUE = f"""
+select (select w.due_at from outlast.waiting w order by w.due_at limit 1) - outlast.clock() as promote_in,
+  exists (select from outlast.expiry x where {PASSED}) as must_expire,
+  exists (select from outlast.worker where {LAPSED})
+    or exists (select from outlast.running r where {ORPHANED}) as must_reap"""  # noqa: S608  fragments of our own
+
+
+async def due(db: Database) -> Due:
+    """Say when the next delayed job is due, and whether there is anything to expire or to reap."""
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_DUE)))
+    if row is None:
+        raise AssertionError("a select without a table gives one row")
+    return Due(promote_in=row["promote_in"], must_expire=row["must_expire"], must_reap=row["must_reap"])
