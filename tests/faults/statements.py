@@ -15,4 +15,5 @@ def _beginning(sql: str) -> str:
 
 SETTLING = _beginning(SETTLE)
 CLAIMING = _beginning(CLAIM_ONE)
+TAKING = 'insert into "outlast".running'  # in a claim, alone or along with a settle
 ENQUEUING = 'insert into "outlast".job('

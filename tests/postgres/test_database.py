@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, cast
 from uuid import uuid4
@@ -30,12 +31,25 @@ from app.drivers.postgres.driver import PostgresDriver
 URL = "postgresql+asyncpg://user:secret@host:5432/database"
 
 
+# Whether connections are kept at hand; every test below runs both ways.
+is_alone: ContextVar[bool] = ContextVar("is_alone")
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["kept", "given back"])
+def _hands(request: pytest.FixtureRequest) -> Iterator[None]:
+    token = is_alone.set(request.param)
+    yield
+    is_alone.reset(token)
+
+
 @asynccontextmanager
 async def opened(url: str, *, command_timeout: timedelta = timedelta(seconds=5)) -> AsyncIterator[Database]:
     engine = create_engine(url, pool_size=1, application_name="under test", command_timeout=command_timeout)
+    db = Database(engine, is_alone=is_alone.get())
     try:
-        yield Database(engine)
+        yield db
     finally:
+        await db.close()
         await engine.dispose()
 
 

@@ -1,8 +1,9 @@
-"""A proxy in front of PostgreSQL that understands just enough of its protocol to hold, cut and pass single statements.
+"""A proxy in front of PostgreSQL that understands just enough of its protocol to hold, cut and count single statements.
 
 It follows which prepared statement carries which SQL, so that a rule can name statements by their text: a held call
-stays in the proxy until it is released, a held reply was executed and the client does not know. Reached over a Unix
-socket in a folder of its own.
+stays in the proxy until it is released, a held reply was executed and the client does not know. It can make the way
+long, narrow and unreliable, and keep notifications or everything to itself. Reached over a Unix socket in a folder of
+its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from tests.support.processes import PATIENCE
+from tests.support.weather import Lane, Weather
 
 _SOCKET = ".s.PGSQL.5432"
 _ENCRYPT = {80877103, 80877104}  # SSLRequest, GSSENCRequest
@@ -63,6 +65,14 @@ class Held:
             raise ConnectionResetError
 
 
+@dataclass(eq=False)
+class Tally:
+    """How many statements contain `marker`, since it was made."""
+
+    marker: str
+    count: int = 0
+
+
 class Proxy:
     """Passes everything on until told otherwise."""
 
@@ -72,7 +82,11 @@ class Proxy:
         self._rules: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._tallies: list[Tally] = []
         self._is_cut = False
+        self.weather: Weather | None = None
+        self.is_black_hole = False  # connections stay, and nothing arrives
+        self.drops_notifications = False
 
     @property
     def url(self) -> str:
@@ -87,6 +101,12 @@ class Proxy:
     def hold_reply(self, marker: str, *, times: int = 1) -> Held:
         """Hold replies to statements that contain `marker`: they were executed, and the client does not know."""
         return self._add(Held(marker=marker, is_reply=True, times=times))
+
+    def count(self, marker: str) -> Tally:
+        """Count statements that contain `marker` from now on."""
+        tally = Tally(marker)
+        self._tallies.append(tally)
+        return tally
 
     def cut(self) -> None:
         """End every connection and let no new one through."""
@@ -132,14 +152,22 @@ class Proxy:
         upstream: asyncio.StreamWriter,
     ) -> None:
         line = _Line()
-        there = asyncio.create_task(self._there(reader, writer, upstream, line))
-        back = asyncio.create_task(self._back(answers, writer, line))
+        to_server, to_client = Lane(upstream), Lane(writer)
+        tasks = [
+            asyncio.create_task(part)
+            for part in (
+                self._there(reader, writer, to_server, line),
+                self._back(answers, to_client, line),
+                to_server.run(),
+                to_client.run(),
+            )
+        ]
         try:
-            await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (there, back):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(there, back, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         parts = urlsplit(self._target)
@@ -149,22 +177,23 @@ class Proxy:
         return await asyncio.open_connection(parts.hostname, parts.port or 5432)
 
     async def _there(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamWriter, line: _Line
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to_server: Lane, line: _Line
     ) -> None:
-        await self._start_up(reader, writer, upstream)
+        await self._start_up(reader, writer, to_server)
         while True:
             header = await reader.readexactly(_HEADER.size)
             kind, length = _HEADER.unpack(header)
             body = await reader.readexactly(length - 4)
             sql = line.sends(kind, body)
             if sql is not None:
+                for tally in self._tallies:
+                    tally.count += tally.marker in sql
                 await self._obey(sql, is_reply=False)
-            upstream.write(header + body)
-            await upstream.drain()
+                self._strike()
+            if not self.is_black_hole:
+                to_server.send(header + body, self.weather)
 
-    async def _start_up(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamWriter
-    ) -> None:
+    async def _start_up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to_server: Lane) -> None:
         """Pass the first packet on, which has no kind; encryption is declined here."""
         while True:
             size = await reader.readexactly(4)
@@ -172,18 +201,25 @@ class Proxy:
             if len(body) == 4 and struct.unpack("!i", body)[0] in _ENCRYPT:
                 writer.write(b"N")
                 continue
-            upstream.write(size + body)
+            to_server.send(size + body, self.weather)
             return
 
-    async def _back(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+    async def _back(self, answers: asyncio.StreamReader, to_client: Lane, line: _Line) -> None:
+        news = _News()
         while True:
             chunk = await answers.read(65536)
             if not chunk:
                 return
             if line.running is not None:
                 await self._obey(line.running, is_reply=True)
-            writer.write(chunk)
-            await writer.drain()
+                self._strike()
+            chunk = news.without(chunk) if self.drops_notifications else chunk
+            if not self.is_black_hole:
+                to_client.send(chunk, self.weather)
+
+    def _strike(self) -> None:
+        if self.weather is not None and self.weather.cuts_now():
+            raise ConnectionResetError
 
     async def _obey(self, sql: str, *, is_reply: bool) -> None:
         for rule in self._rules:
@@ -199,6 +235,25 @@ class Proxy:
         for writer in list(self._writers):
             writer.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _News:
+    """Takes notifications out of what a server says; to be asked from the beginning of a message on."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def without(self, chunk: bytes) -> bytes:
+        """Give the whole messages so far that are none."""
+        said, kept = self._rest + chunk, b""
+        while len(said) >= _HEADER.size:
+            kind, length = _HEADER.unpack_from(said)
+            if len(said) < length + 1:
+                break
+            kept += b"" if kind == b"A" else said[: length + 1]
+            said = said[length + 1 :]
+        self._rest = said
+        return kept
 
 
 class _Line:

@@ -16,12 +16,13 @@ from secrets import SystemRandom
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import asyncpg
-from sqlalchemy import Engine, PoolProxiedConnection, event
+from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
+from .hand import Hand, Taken
 from .low_water import LowWater
 from .pooler import learn_types_if_pooled
 from .ringer import Ringer
@@ -91,6 +92,7 @@ def create_engine(
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=CONNECT_TIMEOUT.total_seconds(),
+        pool_use_lifo=True,  # the connection used last knows the statements that run now; the others may rest
         pool_pre_ping=False,  # a round trip per checkout; `raw` drops connections that asyncpg knows to be closed
     )
     event.listen(engine.sync_engine, "connect", _learn_again)
@@ -109,7 +111,10 @@ def _mark_closed(engine: Engine) -> None:
 
 
 class Database:
-    """An engine and a schema: checks connections out and puts the schema's name into SQL."""
+    """An engine and a schema: gives connections and puts the schema's name into SQL.
+
+    `is_alone`: nobody else uses the engine; connections are kept at hand instead of given back to its pool each time.
+    """
 
     def __init__(
         self,
@@ -117,8 +122,10 @@ class Database:
         schema: str = DEFAULT_SCHEMA,
         *,
         roll: Callable[[], float] | None = None,
+        is_alone: bool = False,
     ) -> None:
         self.engine = _accepted(engine)
+        self._hand = Hand(self.engine, keeps=is_alone)
         self.schema = checked_schema(schema)
         self._roll = SystemRandom().random if roll is None else roll
         self._sql: dict[str, str] = {}
@@ -143,16 +150,16 @@ class Database:
 
     @asynccontextmanager
     async def raw(self) -> AsyncIterator[Raw]:
-        """Check a connection out and give the asyncpg connection beneath it.
+        """Give the asyncpg connection beneath one of the engine's.
 
         A connection that broke, was left in a transaction, or whose statement was cut off by a cancelled task is
         thrown away: what the server still does on it is unknown. Database errors leave as `OutlastError`s.
         """
         try:
-            checked_out = await self._check_out()
+            taken = await self._take()
         except Exception as error:
             raise _translated(error) from error
-        driver: Any = checked_out.driver_connection
+        driver: Any = taken.driver
         is_fit = False
         try:
             yield cast("Raw", driver)
@@ -166,10 +173,9 @@ class Database:
             raise known from error
         finally:
             if is_fit:
-                checked_out.close()
+                self._hand.give(taken)
             else:
-                driver.terminate()
-                checked_out.invalidate()
+                self._hand.throw_away(taken)
 
     async def run(self, verb: Callable[[Raw], Awaitable[T]]) -> T:
         """Run a verb on a connection; up to three times more, jittered, after a deadlock or serialization failure."""
@@ -188,17 +194,13 @@ class Database:
         The engine is its owner's to dispose of: others may use it too.
         """
         self._is_closed = True
+        self._hand.close()
         await self.ringer.close()
 
-    async def _check_out(self) -> PoolProxiedConnection:
+    async def _take(self) -> Taken:
         if self._is_closed:
             raise DriverUnavailable("this driver is closed", fix="make a new engine and a new driver")
-        while True:
-            checked_out = await self.engine.raw_connection()
-            driver: Any = checked_out.driver_connection
-            if not driver.is_closed():
-                return checked_out
-            checked_out.invalidate()
+        return await self._hand.take()
 
 
 def in_schema(sql: str, schema: str) -> str:

@@ -73,7 +73,7 @@ class PostgresDriver:
         listen_url: str | None = None,
         owns_engine: bool = False,
     ) -> None:
-        self._db = Database(engine, schema)
+        self._db = Database(engine, schema, is_alone=owns_engine)
         self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
         self._owns_engine = owns_engine

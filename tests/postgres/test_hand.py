@@ -1,0 +1,115 @@
+"""Connections kept at hand: no way to the pool for each verb, and nobody waits for one that is only kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.pool import QueuePool
+
+from app.drivers.postgres.database import Database, create_engine
+
+pytestmark = pytest.mark.postgres
+
+_SIZE = 2
+
+
+class Pool:
+    """A database with an engine of its own, and how often its pool was asked."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = create_engine(url, pool_size=_SIZE)
+        self.db = Database(self.engine, is_alone=True)
+        self.asked = 0
+        event.listen(self.engine.sync_engine, "checkout", self._asked)
+
+    @property
+    def out(self) -> int:
+        """Give how many connections the pool counts as checked out."""
+        pool = self.engine.sync_engine.pool
+        assert isinstance(pool, QueuePool)
+        return pool.checkedout()
+
+    def _asked(self, *_: Any) -> None:
+        self.asked += 1
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    made = Pool(database_url)
+    yield made
+    await made.db.close()
+    await made.engine.dispose()
+
+
+async def backend(pool: Pool) -> int:
+    async with pool.db.raw() as conn:
+        return int(await conn.fetchval("select pg_backend_pid()"))
+
+
+async def test_a_verb_after_another_asks_the_pool_for_nothing(pool: Pool) -> None:
+    pids = [await backend(pool) for _ in range(5)]
+    assert len(set(pids)) == 1
+    assert pool.asked == 1
+
+
+async def test_the_connection_used_last_is_used_next(pool: Pool) -> None:
+    async with pool.db.raw() as outer:
+        outer_pid = await outer.fetchval("select pg_backend_pid()")
+        inner_pid = await backend(pool)
+    assert inner_pid != outer_pid
+    assert [await backend(pool) for _ in range(3)] == [outer_pid] * 3
+    assert pool.asked == _SIZE
+
+
+async def test_who_waits_while_all_are_in_use_gets_the_next_one(pool: Pool) -> None:
+    async with pool.db.raw(), pool.db.raw():
+        waiting = [asyncio.create_task(backend(pool)) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+    async with asyncio.timeout(5):
+        pids = await asyncio.gather(*waiting)
+    assert len(set(pids)) <= _SIZE
+    asked = pool.asked
+    await backend(pool)
+    assert pool.asked == asked, "kept again once nobody waits"
+
+
+async def test_who_gave_up_waiting_is_waited_for_no_more(pool: Pool) -> None:
+    async with pool.db.raw(), pool.db.raw():
+        waiting = asyncio.create_task(backend(pool))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    asked = pool.asked
+    await backend(pool)
+    assert pool.asked == asked
+
+
+async def test_one_that_ended_while_it_was_kept_is_replaced_and_takes_no_place(pool: Pool) -> None:
+    async with pool.db.raw() as first, pool.db.raw() as second:
+        drivers: list[Any] = [first, second]
+    for driver in drivers:
+        driver.terminate()
+        async with asyncio.timeout(5):
+            while not driver.is_closed():
+                await asyncio.sleep(0)
+    async with pool.db.raw(), pool.db.raw():
+        assert pool.out == _SIZE
+    assert await backend(pool)
+
+
+async def test_a_closed_database_has_given_everything_back(pool: Pool) -> None:
+    await backend(pool)
+    assert pool.out == 1
+    await pool.db.close()
+    assert pool.out == 0
+
+
+async def test_one_in_use_while_the_database_closes_goes_back_too(pool: Pool) -> None:
+    async with pool.db.raw():
+        await pool.db.close()
+    assert pool.out == 0
