@@ -1,4 +1,7 @@
-"""Pick-up figures: from a committed enqueue to the body's first line, in an idle and in a steadily fed worker."""
+"""Pick-up figures: from a committed enqueue to the body's first line, in an idle and in a steadily fed worker.
+
+The enqueuer has a driver of its own, as in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ class Latency:
 
 async def idle(bed: Bed, *, jobs: int) -> Latency:
     """Enqueue one job after the other into a worker that has nothing else to do."""
-    async with bed.fresh("bench_idle") as url, driver_on(url) as driver:
+    async with bed.fresh("bench_idle") as url, driver_on(url) as driver, driver_on(url) as producer:
         clock = _Clock()
         worker = build_worker(driver, 10, registry=Registry([clock.job]))
         await worker.start()
         try:
             for new in new_jobs(jobs):
+                await producer.enqueue(new)
                 clock.enqueued[new.id] = time.perf_counter()
-                await driver.enqueue(new)
                 await clock.begun(new.id)
                 await asyncio.sleep(0.005)
         finally:
@@ -45,7 +48,7 @@ async def idle(bed: Bed, *, jobs: int) -> Latency:
 
 async def steady(bed: Bed, *, rate: int, seconds: float) -> Latency:
     """Enqueue at a steady rate into one worker."""
-    async with bed.fresh("bench_steady") as url, driver_on(url) as driver:
+    async with bed.fresh("bench_steady") as url, driver_on(url) as driver, driver_on(url) as producer:
         clock = _Clock()
         worker = build_worker(driver, 50, registry=Registry([clock.job]))
         await worker.start()
@@ -54,8 +57,8 @@ async def steady(bed: Bed, *, rate: int, seconds: float) -> Latency:
             start = time.perf_counter()
             for number, new in enumerate(new_jobs(int(rate * seconds))):
                 await asyncio.sleep(max(0.0, start + number / rate - time.perf_counter()))
+                await producer.enqueue(new)
                 clock.enqueued[new.id] = time.perf_counter()
-                await driver.enqueue(new)
             await clock.begun(new.id)
             cpu, server = time.process_time() - cpu, bed.cpu_seconds() - server
         finally:
@@ -75,8 +78,8 @@ async def by_statements(bed: Bed, *, jobs: int) -> Latency:
         taken: list[float] = []
         for new in new_jobs(jobs):
             heard.clear()
-            began = time.perf_counter()
             await driver.enqueue(new)
+            began = time.perf_counter()
             await heard.wait()
             while len(await hand.fetch(CLAIM_ONE, worker, ["default"], [10], [name_id], 10, True, *WHOLE)) == 1:
                 pass

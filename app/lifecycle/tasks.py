@@ -32,6 +32,8 @@ async def first_of(*events: asyncio.Event, within: float | None = None) -> bool:
     """Wait until one of the events is set, at most `within` seconds; False when the time ran out first."""
     if any(event.is_set() for event in events):
         return True
+    if len(events) == 1:
+        return await _soon(events[0], within)
     waits = [start_task(_until(event), name="outlast.wait") for event in events]
     try:
         done, _ = await asyncio.wait(waits, timeout=within, return_when=asyncio.FIRST_COMPLETED)
@@ -40,6 +42,15 @@ async def first_of(*events: asyncio.Event, within: float | None = None) -> bool:
         for wait in waits:
             wait.cancel()
         await asyncio.wait(waits)
+
+
+async def _soon(event: asyncio.Event, within: float | None) -> bool:
+    """Wait for one event without a task of its own: a few turns of the loop less."""
+    try:
+        async with asyncio.timeout(within):
+            return await event.wait()
+    except TimeoutError:
+        return event.is_set()
 
 
 async def _until(event: asyncio.Event) -> None:

@@ -106,7 +106,7 @@ class ClaimLoop:
         self._intake.carrier.give_up()
 
     async def run(self) -> None:
-        """Claim and begin until told to leave; what was claimed and not begun then goes back."""
+        """Claim and begin until told to leave, and waked then; what was claimed and not begun goes back."""
         while not self._leaving.is_set():
             await self._step(self._lease())
         await self._ride_over()
@@ -281,9 +281,14 @@ class ClaimLoop:
         self._reconcile_at = 0.0
 
     async def _rest(self) -> None:
-        """Wait for news, at most one poll, jittered so that a fleet does not look at once."""
+        """Wait for news, at most one poll, jittered so that a fleet does not look at once.
+
+        Leaving is told as news, too: a job starts some turns of the loop sooner when one event is waited for.
+        """
+        if self._leaving.is_set():
+            return  # and the news of it may be cleared already
         poll = self._options.poll_seconds(is_listening=self._is_listening)
-        await first_of(self._leaving, self._news, within=poll * (1 - self._bench.roll() / 4))
+        await first_of(self._news, within=poll * (1 - self._bench.roll() / 4))
         self._news.clear()
 
     def _freed(self) -> None:

@@ -158,6 +158,7 @@ class Session:
         )
         self.life.running()
         await self.life.is_leaving.wait()
+        self._claims.wake()
         self._showing.phase("accept")
         are_back = await budget.wait(self._claims_ended, until=_abandon_at)
         self._showing.phase("in-flight")
