@@ -46,7 +46,10 @@ class Settings(BaseSettings):
         default="outlast", alias="OUTLAST_SCHEMA", description="The database schema that holds all of Outlast's tables."
     )
     pool_size: int = Field(
-        default=10, ge=1, le=1_000, description="Database connections of one process, LISTEN and heartbeat not counted."
+        default=10,
+        ge=1,
+        le=1_000,
+        description="Database connections of one process; LISTEN, NOTIFY and heartbeat are not counted.",
     )
     jobs: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Modules that declare job types, separated by commas."

@@ -157,6 +157,16 @@ BESIDE = (
         ),
     ),
     Target(
+        _DRIVER + "due.py",
+        ("tests/conformance/test_due.py",),
+        (
+            Mutant("the next one due", " order by w.due_at limit 1", " order by w.due_at desc limit 1"),
+            Mutant("passed limits", " x where {PASSED}", " x"),
+            Mutant("lapsed workers", "outlast.worker where {LAPSED}", "outlast.worker where false"),
+            Mutant("orphaned claims", " r where {ORPHANED}", " r where false"),
+        ),
+    ),
+    Target(
         _DRIVER + "purge.py",
         (
             "tests/conformance/test_sweep.py",
