@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from sqlalchemy import event
 from sqlalchemy.pool import QueuePool
 
 from app.drivers.postgres.database import Database, create_engine
+from tests.support.postgres import scratch
+from tests.support.proxy import proxy_to
 
 pytestmark = pytest.mark.postgres
 
@@ -45,6 +49,12 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
     await made.engine.dispose()
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="outlast-hand-", dir=scratch()) as path:
+        yield Path(path)
+
+
 async def backend(pool: Pool) -> int:
     async with pool.db.raw() as conn:
         return int(await conn.fetchval("select pg_backend_pid()"))
@@ -54,6 +64,20 @@ async def test_a_verb_after_another_asks_the_pool_for_nothing(pool: Pool) -> Non
     pids = [await backend(pool) for _ in range(5)]
     assert len(set(pids)) == 1
     assert pool.asked == 1
+
+
+async def test_a_new_connection_costs_no_statement_but_the_verbs_own(database_url: str, folder: Path) -> None:
+    async with proxy_to(database_url, folder) as proxy:
+        engine = create_engine(proxy.url, pool_size=_SIZE)
+        db = Database(engine, is_alone=True)
+        async with db.raw() as first:
+            await first.fetchval("select 1")  # the engine asks its first connection what server this is
+            every = proxy.count("")
+            async with db.raw() as second:
+                await second.fetchval("select 2")
+            assert every.count == 1
+        await db.close()
+        await engine.dispose()
 
 
 async def test_the_connection_used_last_is_used_next(pool: Pool) -> None:

@@ -118,8 +118,10 @@ async def test_a_killed_dev_is_followed_by_one_that_takes_its_database_over(dev:
 
 
 async def test_a_dev_that_has_to_give_work_up_still_stops_its_database(dev: Fleet, place: Path) -> None:
-    service = start(dev, place, jobs=JOBS, drain_seconds=DRAIN)
+    service = start(dev, place, jobs=f"{JOBS},tests.support.jobs_engines", drain_seconds=DRAIN)
     async with answering(service, ANSWERS_SECONDS) as client:
+        count = (await client.post("/v1/jobs", json={"name": "process.engines", "payload": {}})).json()["id"]
+        assert (await _ends(client, count, "done"))["result"] == 1, "one engine for all its roles"
         body = {"name": "faults.deaf", "payload": {"gate": "never"}}
         job = (await client.post("/v1/jobs", json=body)).json()["id"]
         await _ends(client, job, "running")
