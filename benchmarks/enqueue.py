@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from app.drivers.postgres.enqueue import ENQUEUE
-from app.drivers.postgres.enqueue_batch import Batch
+from app.drivers.postgres.enqueue_columns import plain_columns
+from app.drivers.postgres.enqueue_statements import ENQUEUE_PLAIN
 
 from .bed import Bed, driver_on, raw_on
 from .work import NAME, new_jobs
@@ -37,10 +37,10 @@ async def bulk(bed: Bed, *, jobs: int, batch: int = 10_000) -> tuple[float, floa
             ours = jobs / (time.perf_counter() - began)
         async with raw_on(url) as raw:
             names = await _names(raw)
-            columns = [Batch(work_, names).columns() for work_ in _batches(new_jobs(jobs), batch)]
+            columns = [plain_columns(work_, names) for work_ in _batches(new_jobs(jobs), batch)]
             began = time.perf_counter()
             for each in columns:
-                await raw.fetch(ENQUEUE, *each)
+                await raw.fetch(ENQUEUE_PLAIN, *each)
             return ours, jobs / (time.perf_counter() - began)
 
 
@@ -60,7 +60,7 @@ class _Feed:
             self._is_sending = True
             while self._waiting:
                 taken, self._waiting = self._waiting, []
-                await self._raw.fetch(ENQUEUE, *Batch([job for job, _ in taken], self._names).columns())
+                await self._raw.fetch(ENQUEUE_PLAIN, *plain_columns([job for job, _ in taken], self._names))
                 for _, future in taken:
                     future.set_result(None)
             self._is_sending = False

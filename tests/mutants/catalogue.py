@@ -191,19 +191,37 @@ BESIDE = (
         ),
     ),
     Target(
-        _DRIVER + "enqueue.py",
+        _DRIVER + "enqueue_statements.py",
         (
-            *("tests/postgres/test_low_water.py", "tests/conformance/test_enqueue_keys.py"),
-            *("tests/postgres/test_enqueue_race.py", "tests/conformance/test_enqueue.py"),
+            *("tests/postgres/test_enqueue_statements.py", "tests/postgres/test_low_water.py"),
+            *("tests/conformance/test_enqueue_keys.py", "tests/postgres/test_enqueue_race.py"),
+            "tests/conformance/test_enqueue.py",
         ),
         (
-            Mutant("id before number", "where (select pg_current_xact_id()) is not null", "where true"),
+            Mutant("id before number", '"(select pg_current_xact_id()) is not null"', '"true"'),
             Mutant(
                 "live key", "l.hash = n.hash and (not l.ended or l.expires_at > outlast.clock())", "l.hash = n.hash"
             ),
             Mutant("taken over only when over", "\n    where l.ended and l.expires_at <= outlast.clock()"),
             Mutant("key won", "(hash is null or id in (select job_id from k))", "true"),
             Mutant("source won", "\n    and (source_id is null or id in (select job_id from s))"),
+        ),
+    ),
+    Target(
+        _DRIVER + "enqueue_columns.py",
+        (
+            *("tests/postgres/test_enqueue_statements.py", "tests/conformance/test_enqueue_keys.py"),
+            *("tests/conformance/test_enqueue.py", "tests/conformance/test_sweep.py"),
+        ),
+        (
+            Mutant("short: key", "job.key is not None\n            or "),
+            Mutant("short: source", "            or job.source_id is not None\n"),
+            Mutant("short: delay", "            or job.delay is not None\n"),
+            Mutant("short: time", "            or job.run_at is not None\n"),
+            Mutant("short: deadline", "            or job.deadline is not None\n"),
+            Mutant("short: time in the queue", "            or job.max_queue_time is not None\n"),
+            Mutant("one value for all", "values.count(values[0]) == len(values)", "True"),
+            Mutant("nothing for nulls", "values.count(None) == len(values)", "None in values"),
         ),
     ),
 )

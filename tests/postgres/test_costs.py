@@ -41,22 +41,31 @@ async def _warm(url: str) -> AsyncIterator[tuple[Meter, WorkerId]]:
         worker = await meter.register()
         await meter.enqueue(BATCH)
         await meter.driver.enqueue(new_job())
+        await meter.driver.enqueue(new_job(key="warm"))
         await meter.finish(await meter.claim(worker, 2 * BATCH))
         yield meter, worker
 
 
-async def test_an_enqueued_job_is_one_statement(warm: tuple[Meter, WorkerId]) -> None:
+@pytest.mark.parametrize("fields", [{}, {"key": "k"}], ids=["short", "whole"])
+async def test_an_enqueued_job_is_one_statement(warm: tuple[Meter, WorkerId], fields: dict[str, str]) -> None:
     meter, _ = warm
     async with meter.counting():
-        await meter.driver.enqueue(new_job())
+        await meter.driver.enqueue(new_job(**fields))
     assert len(meter.verbs) == 1
 
 
-async def test_a_batch_is_one_statement_between_begin_and_commit(warm: tuple[Meter, WorkerId]) -> None:
-    """In a transaction, so that one refused job can take the others back."""
+async def test_a_batch_is_one_statement(warm: tuple[Meter, WorkerId]) -> None:
     meter, _ = warm
     async with meter.counting():
         await meter.enqueue(BATCH)
+    assert len(meter.verbs) == 1
+
+
+async def test_a_batch_in_which_a_key_may_refuse_stands_between_begin_and_commit(warm: tuple[Meter, WorkerId]) -> None:
+    """In a transaction, so that one refused job can take the others back."""
+    meter, _ = warm
+    async with meter.counting():
+        await meter.driver.enqueue_many([new_job(), new_job(key="k")])
     assert [sql.split()[0].strip(";").lower() for sql in meter.verbs] == ["begin", "with", "commit"]
 
 

@@ -232,18 +232,22 @@ async def test_fifty_thousand_jobs_are_one_batch(arena: Arena) -> None:
     assert [UUID(bytes=row[0].bytes) for row in rows] == [job.id for job in jobs]
 
 
+@pytest.mark.parametrize(
+    ("statement", "fields"), [("ENQUEUE_PLAIN", {}), ("ENQUEUE", {"key": "k"})], ids=["short", "whole"]
+)
 async def test_no_number_is_drawn_before_the_transaction_has_its_id(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
+    arena: Arena, monkeypatch: pytest.MonkeyPatch, statement: str, fields: dict[str, str]
 ) -> None:
     # The statement stalls where it takes its transaction id: whoever reads a number can then be sure that every lower
     # one belongs to a transaction that was in progress by then.
-    stalling = enqueue_module.ENQUEUE.replace("pg_current_xact_id()", "pg_advisory_xact_lock_shared(42)::text")
-    monkeypatch.setattr(enqueue_module, "ENQUEUE", stalling)
+    whole = getattr(enqueue_module, statement)
+    stalling = whole.replace("pg_current_xact_id()", "pg_advisory_xact_lock_shared(42)::text")
+    monkeypatch.setattr(enqueue_module, statement, stalling)
     await arena.enqueue()
     async with arena.holding() as other:
         await other.connection.execute("select pg_advisory_xact_lock(42)")
         before = await arena.fetch("select last_value from outlast.token_seq")
-        stalled = await arena.start(lambda seat: seat.enqueue())
+        stalled = await arena.start(lambda seat: seat.enqueue(**fields))
         await stalled.is_blocked_by(other)
         assert await arena.fetch("select last_value from outlast.token_seq") == before
         await other.commit()

@@ -17,7 +17,7 @@ from app.domain.job import JobId, WorkerId
 from app.domain.outcome import DeadLettered, Interrupted, Retried
 from app.domain.state import DeadReason
 from app.drivers.postgres.driver import PostgresDriver
-from app.drivers.postgres.enqueue import ENQUEUE
+from app.drivers.postgres.enqueue_statements import ENQUEUE, ENQUEUE_PLAIN
 from app.drivers.postgres.low_water import LowWater, Stretch
 from tests.postgres.arena import Arena
 from tests.postgres.meter import asks
@@ -158,8 +158,9 @@ async def test_whatever_makes_a_job_ready_has_its_transaction_id_before_it_draws
     await env.execute(_CHECKED)
     await env.execute("alter table outlast.ready alter column seq set default outlast.checked_next()")
     drawn = "nextval('outlast.token_seq')"
-    assert ENQUEUE.count(drawn) == 1
-    driver._db._sql[ENQUEUE] = ENQUEUE.replace(drawn, "outlast.checked_next()")
+    for statement in (ENQUEUE, ENQUEUE_PLAIN):
+        assert statement.count(drawn) == 1
+        driver._db._sql[statement] = statement.replace(drawn, "outlast.checked_next()")
     worker = await env.register()
     held = await env.running(worker)
     await driver.release((held.token,), cause="test")
@@ -179,7 +180,8 @@ async def test_whatever_makes_a_job_ready_has_its_transaction_id_before_it_draws
     await driver.retry(last.token.job_id)
     assert last.token.job_id == held.token.job_id
     await driver.enqueue_many([new_job() for _ in range(3)])
-    assert len(await env.claim(await env.register())) == 4
+    await driver.enqueue_many([new_job(), new_job(key="k")])
+    assert len(await env.claim(await env.register())) == 6
 
 
 async def test_claims_keep_their_order_beside_marks_of_many_ranks(lone_arena: Arena) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from app.domain.outcome import Completed, Settlement
-from app.drivers.postgres import cancel, claim, enqueue, heartbeat, promote, release, settle, settle_and_claim
+from app.drivers.postgres import (
+    cancel,
+    claim,
+    enqueue_statements,
+    heartbeat,
+    promote,
+    release,
+    settle,
+    settle_and_claim,
+)
 from app.drivers.postgres.connect import connect
 from app.drivers.postgres.low_water import Stretch
 from tests.postgres.arena import Arena
@@ -19,7 +28,8 @@ from tests.support.drivers import new_job
 pytestmark = pytest.mark.postgres
 
 HOT = {
-    "enqueue": enqueue.ENQUEUE,
+    "enqueue": enqueue_statements.ENQUEUE,
+    "enqueue what asks for nothing special": enqueue_statements.ENQUEUE_PLAIN,
     "claim from one queue": claim.CLAIM_ONE,
     "claim from several queues": claim.CLAIM_MANY,
     "settle": settle.SETTLE,

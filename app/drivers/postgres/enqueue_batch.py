@@ -12,9 +12,8 @@ from uuid import UUID
 from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError
 from ...domain.job import Enqueued, JobId, NewJob, RunId
 from .database import Row
+from .enqueue_columns import Column, all_columns
 from .rows import plain
-
-_Column = list[object]
 
 
 class HalfWonError(Exception):
@@ -27,6 +26,7 @@ class Batch:
     def __init__(self, jobs: Sequence[NewJob], names: Mapping[str, int]) -> None:
         self._jobs = jobs
         self._names = names
+        self._hashes = [job.key_hash for job in jobs]
         self._first_of: dict[JobId, int] = {}
         for index, job in enumerate(jobs):
             self._first_of.setdefault(job.id, index)
@@ -46,17 +46,17 @@ class Batch:
         """Give the pending jobs' indexes and ids."""
         return self._pending, [self._jobs[index].id for index in self._pending]
 
-    def columns(self) -> Iterable[_Column]:
+    def columns(self) -> list[Column]:
         """Give the next round as columns; of jobs that share a key or a source the first, as each must see the last."""
         self._sent = []
         seen: set[UUID] = set()
         for index in self._pending:
-            wanted = {value for value in (self._jobs[index].key_hash, self._jobs[index].source_id) if value is not None}
+            wanted = {value for value in (self._hashes[index], self._jobs[index].source_id) if value is not None}
             if seen.isdisjoint(wanted):
                 self._sent.append(index)
             seen |= wanted
-        rows = (_row(index, self._jobs[index], self._names[self._jobs[index].name]) for index in self._sent)
-        return map(list, zip(*rows, strict=True))
+        jobs = [self._jobs[index] for index in self._sent]
+        return all_columns(jobs, self._names, places=self._sent, hashes=[self._hashes[index] for index in self._sent])
 
     def read(self, rows: Iterable[Row]) -> None:
         """Take the answers of a round. Whatever the statement does not speak of is stored.
@@ -153,33 +153,11 @@ class Batch:
             self._answers[index] = Enqueued(id=holder, run_id=run_id, deduped=True, key_expires_at=row["expires_at"])
 
 
+def stored(jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+    """Give the answers to jobs that all were stored by the short statement."""
+    return tuple([Enqueued(id=job.id, run_id=RunId(job.id), deduped=False) for job in jobs])
+
+
 def _own(job: NewJob, *, run_id: UUID | None = None, expires_at: datetime | None = None) -> Enqueued:
     run = RunId(job.id if run_id is None else plain(run_id))
     return Enqueued(id=job.id, run_id=run, deduped=False, key_expires_at=expires_at)
-
-
-def _row(index: int, job: NewJob, name_id: int) -> tuple[object, ...]:
-    """Give a job as the values of the enqueue statement, in its order."""
-    return (
-        *(index, job.id, name_id, job.queue, job.priority, job.tenant, job.payload, job.max_attempts, job.max_crashes),
-        *(job.key, job.key_hash, _signed(job.fingerprint), job.dedupe_for, job.run_at, job.delay, job.max_queue_time),
-        *(job.deadline, None if job.timeout is None else _milliseconds(job), job.source_id, job.parent_id),
-        *(job.enqueued_by, job.traceparent, _array(job.tags), job.meta),
-    )
-
-
-def _milliseconds(job: NewJob) -> int | None:
-    return None if job.timeout is None else max(1, round(job.timeout.total_seconds() * 1000))
-
-
-def _signed(fingerprint: int) -> int:
-    """Fold any integer into the 64 bits of a bigint."""
-    return (fingerprint + 2**63) % 2**64 - 2**63
-
-
-def _array(values: tuple[str, ...]) -> str | None:
-    """Give an array's literal: unnesting an array of arrays would run them together."""
-    if not values:
-        return None
-    escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in escaped) + "}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...domain.errors import OutlastError
@@ -24,12 +23,8 @@ Verdict: TypeAlias = Enqueued | OutlastError
 Store: TypeAlias = Callable[[Sequence[NewJob]], Awaitable[Sequence[Verdict]]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Caller:
-    """One job and who waits for its answer."""
-
-    job: NewJob
-    answer: asyncio.Future[Enqueued]
+# A job and who waits for its answer. Pairs, as one is made for every call.
+_Caller: TypeAlias = tuple[NewJob, asyncio.Future[Enqueued]]
 
 
 class EnqueueLane:
@@ -47,12 +42,12 @@ class EnqueueLane:
             OutlastError: what refused this job, or the store's unavailability.
         """
         loop = asyncio.get_running_loop()
-        caller = _Caller(job, loop.create_future())
-        caller.answer.add_done_callback(_seen)
-        self._waiting.append(caller)
+        answer: asyncio.Future[Enqueued] = loop.create_future()
+        self._waiting.append((job, answer))
         if self._sending is None or self._sending.done():
             self._sending = loop.create_task(self._send(), name="outlast.enqueue")
-        return await asyncio.shield(caller.answer)
+        # Cancelling the call cancels its answer, and nothing else waits for that.
+        return await answer
 
     async def close(self) -> None:
         """Send what has gathered, within a bound; called when the driver closes."""
@@ -62,20 +57,21 @@ class EnqueueLane:
             await asyncio.wait((self._sending,))
 
     async def _send(self) -> None:
-        # What the loop has ready joins the first batch: callers that came together leave together.
+        # Before each batch, what the loop has ready joins it: callers that were answered together come back together.
         await asyncio.sleep(0)
         while self._waiting:
             batch = self._next()
             try:
                 await self._settle(batch)
             finally:
-                for caller in batch:
-                    caller.answer.cancel()  # answered ones stay answered
+                for _, answer in batch:
+                    answer.cancel()  # answered ones stay answered
+            await asyncio.sleep(0)
 
     def _next(self) -> list[_Caller]:
         count = chars = 0
-        for caller in self._waiting[:MAX_ROWS]:
-            chars += len(caller.job.payload)
+        for job, _ in self._waiting[:MAX_ROWS]:
+            chars += len(job.payload)
             if count and chars > MAX_CHARS:
                 break
             count += 1
@@ -85,20 +81,23 @@ class EnqueueLane:
     async def _settle(self, batch: list[_Caller]) -> None:
         """Store a batch; a value that fails the statement is found by sending one by one."""
         try:
-            verdicts = await self._store([caller.job for caller in batch])
+            verdicts = await self._store([job for job, _ in batch])
         except Exception as error:  # noqa: BLE001 - handed to the callers it belongs to
             if len(batch) == 1 or (isinstance(error, OutlastError) and error.retryable):
-                for caller in batch:
-                    caller.answer.set_exception(_own(error))
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(_own(error))
                 return
             for caller in batch:
                 await self._settle([caller])
             return
-        for caller, verdict in zip(batch, verdicts, strict=True):
+        for (_, answer), verdict in zip(batch, verdicts, strict=True):
+            if answer.done():
+                continue  # its caller went away
             if isinstance(verdict, OutlastError):
-                caller.answer.set_exception(verdict)
+                answer.set_exception(verdict)
             else:
-                caller.answer.set_result(verdict)
+                answer.set_result(verdict)
 
 
 def _own(error: Exception) -> Exception:
@@ -108,9 +107,3 @@ def _own(error: Exception) -> Exception:
     own = type(error)(error.cause, fix=error.fix, **error.details)
     own.__cause__ = error.__cause__
     return own
-
-
-def _seen(answer: asyncio.Future[Enqueued]) -> None:
-    """Mark a refusal as seen, as its caller may have gone away."""
-    if not answer.cancelled():
-        answer.exception()

@@ -1,0 +1,127 @@
+"""The statements of enqueue: one for every batch, and its short form for batches that ask for nothing special.
+
+Both are made of the same parts: what a batch brings, the order of transaction id and number, envelope and token.
+Columns and rows are `enqueue_columns`' and `enqueue_batch`'s to make and to read. Sent by `enqueue` alone.
+"""
+
+from __future__ import annotations
+
+# What every job has, $1 to $14. A column whose values are all one comes as that one value and a column of nulls as
+# nothing: `unnest` fills up with nulls. The sub-selects keep the lengths of the arrays from the planner, which would
+# plan anew for every short batch.
+_NAMES = """
+    id, payload, name_id, queue, priority, tenant, max_attempts, max_crashes, timeout_ms, parent_id, enqueued_by,
+    traceparent, tags, meta""".strip()
+_ARRAYS = """
+    (select $1::uuid[]), (select $2::text[]), (select $3::int[]), (select $4::text[]), (select $5::smallint[]),
+    (select $6::text[]), (select $7::smallint[]), (select $8::smallint[]), (select $9::bigint[]), (select $10::uuid[]),
+    (select $11::text[]), (select $12::text[]), (select $13::text[]), (select $14::text[])""".strip()
+_VALUES = """
+    u.id, u.payload, coalesce(u.name_id, ($3::int[])[1]) as name_id, coalesce(u.queue, ($4::text[])[1]) as queue,
+    coalesce(u.priority, ($5::smallint[])[1]) as priority, coalesce(u.tenant, ($6::text[])[1]) as tenant,
+    coalesce(u.max_attempts, ($7::smallint[])[1]) as max_attempts,
+    coalesce(u.max_crashes, ($8::smallint[])[1]) as max_crashes,
+    u.timeout_ms, u.parent_id, u.enqueued_by, u.traceparent, u.tags::text[] as tags, u.meta""".strip()
+
+# A transaction takes its id before it draws a number, so that whoever reads a number knows that every lower one
+# belongs to a transaction that was in progress by then.
+_ID_FIRST = "(select pg_current_xact_id()) is not null"
+_NUMBER = "nextval('outlast.token_seq')"
+
+_INTO_READY = """
+  insert into outlast.ready(queue, rank, seq, job_id, name_id, moved, since)
+  select queue, priority * 2 + 1, seq, id, name_id, false, null""".strip()
+
+# Jobs without key, source and times have nothing to win and nothing to wait for. Gives no rows: an id that is there
+# already fails it whole.
+ENQUEUE_PLAIN = f"""
+with n as materialized (
+  select {_VALUES}, {_NUMBER} as seq
+  from unnest({_ARRAYS})
+    u({_NAMES})
+  where {_ID_FIRST}),
+j as (
+  insert into outlast.job(seq, {_NAMES})
+  select seq, {_NAMES} from n)
+{_INTO_READY} from n
+"""  # noqa: S608  our own parts
+
+# `known` is answered from the snapshot and locks nothing; only what looks free goes on to the inserts, keys and
+# sources in order. An ended key past its window is taken over. `is_own` is scalar: `exists` may be planned as a hash
+# of all jobs.
+ENQUEUE = f"""
+with n as materialized (
+  select i.*, case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end as seq
+  from (
+    select {_VALUES},
+      u.ord, u.key, u.hash, u.fp, u.dedupe_for, u.max_queue_time, u.deadline, u.source_id,
+      coalesce(u.run_at, outlast.clock() + u.delay) as due
+    from unnest({_ARRAYS},
+      (select $15::int[]), (select $16::text[]), (select $17::uuid[]), (select $18::bigint[]),
+      (select $19::interval[]), (select $20::timestamptz[]), (select $21::interval[]), (select $22::interval[]),
+      (select $23::interval[]), (select $24::uuid[]))
+      u({_NAMES},
+        ord, key, hash, fp, dedupe_for, run_at, delay, max_queue_time, deadline, source_id)) i
+  where {_ID_FIRST}),
+known as materialized (
+  select n.ord, coalesce(s.job_id, l.job_id) as job_id, s.job_id is not null as by_source, l.fp <> n.fp as mismatch,
+    l.expires_at, s.job_id is null and (select true from outlast.job j where j.id = n.id) is not null as is_own
+  from n
+  left join lateral (select s.job_id from outlast.source s where s.source_id = n.source_id offset 0) s on true
+  left join lateral (
+    select l.job_id, l.fp, l.expires_at from outlast.live_key l
+    where l.hash = n.hash and (not l.ended or l.expires_at > outlast.clock()) offset 0) l on true
+  where s.job_id is not null or l.job_id is not null),
+f as not materialized (select * from n where ord not in (select ord from known)),
+s as (
+  insert into outlast.source(source_id, job_id, expires_at)
+  select source_id, id, outlast.clock() + interval '90 days' from f where source_id is not null order by source_id
+  on conflict do nothing returning job_id),
+k as (
+  insert into outlast.live_key as l(hash, job_id, fp, expires_at)
+  select hash, id, fp, outlast.clock() + dedupe_for from f where hash is not null order by hash
+  on conflict (hash) do update
+    set job_id = excluded.job_id, fp = excluded.fp, expires_at = excluded.expires_at, ended = false
+    where l.ended and l.expires_at <= outlast.clock()
+  returning job_id),
+a as not materialized (
+  select * from f where (hash is null or id in (select job_id from k))
+    and (source_id is null or id in (select job_id from s))),
+j as (
+  insert into outlast.job(seq, {_NAMES}, run_at, key, key_hash, fp, source_id, deadline_at)
+  select seq, {_NAMES}, due, key, hash, case when hash is not null then fp end, source_id, outlast.clock() + deadline
+  from a),
+r as (
+  {_INTO_READY}
+  from a where seq is not null),
+w as (
+  insert into outlast.waiting(due_at, job_id, queue, rank, name_id)
+  select due, id, queue, priority * 2 + 1, name_id from a where seq is null),
+e as (
+  insert into outlast.expiry(job_id, kind, at)
+  select id, 0, outlast.clock() + max_queue_time from a where max_queue_time is not null
+  union all select id, 1, outlast.clock() + deadline from a where deadline is not null)
+select ord, 'known' as how, job_id, by_source, is_own, mismatch, expires_at, false as half,
+  (select j.run_id from outlast.job j where j.id = known.job_id) as run_id
+from known
+union all
+select ord, 'lost', null, null, null, null, null, (id in (select job_id from k)) or (id in (select job_id from s)), null
+from f where (hash is not null or source_id is not null) and ord not in (select ord from a)
+union all
+select ord, 'stored', null, null, null, null, outlast.clock() + dedupe_for, false, null
+from a where dedupe_for is not null
+"""  # noqa: S608  our own parts
+
+KNOWN_IDS = """
+select u.ord, j.run_id, l.expires_at from unnest($1::int[], $2::uuid[]) u(ord, id)
+cross join lateral (select j.run_id, j.key_hash from outlast.job j where j.id = u.id offset 0) j
+left join lateral (
+  select l.expires_at from outlast.live_key l where l.hash = j.key_hash and l.job_id = u.id offset 0) l on true
+"""
+
+REMEMBER_SOURCES = """
+insert into outlast.source(source_id, job_id, expires_at)
+select u.source_id, u.job_id, outlast.clock() + interval '90 days'
+from unnest($1::uuid[], $2::uuid[]) u(source_id, job_id)
+order by u.source_id on conflict do nothing
+"""
