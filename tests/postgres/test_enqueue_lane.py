@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -54,6 +55,25 @@ async def test_what_gathers_while_a_statement_commits_goes_out_in_the_next() -> 
     assert {answer.id for answer in answers} == {job.id for batch in store.batches for job in batch}
 
 
+async def test_callers_that_were_answered_together_come_back_together() -> None:
+    """And the one that came first waits for them: a commit for it alone would cost what theirs does."""
+    store = _Store()
+    lane = EnqueueLane(store)
+
+    async def call() -> None:
+        for _ in range(3):
+            await lane.enqueue(new_job())
+
+    store.gate.clear()
+    first = asyncio.create_task(call())
+    await store.begun.wait()
+    others = [asyncio.create_task(call()) for _ in range(15)]
+    await asyncio.sleep(0)
+    store.gate.set()
+    await asyncio.gather(first, *others)
+    assert [len(batch) for batch in store.batches] == [1, 16, 16, 15]
+
+
 async def test_a_batch_is_bounded_by_rows_and_by_text() -> None:
     store = _Store()
     lane = EnqueueLane(store)
@@ -96,6 +116,27 @@ async def test_a_caller_that_goes_away_leaves_its_row_on_its_way() -> None:
     assert (await neighbour).deduped is False
     await lane.close()
     assert [len(batch) for batch in store.batches] == [1, 1]
+
+
+@pytest.mark.parametrize("queue", ["taken", "away", "bad"])
+async def test_what_refuses_the_row_of_a_caller_that_went_away_is_nobodys_error(queue: str) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    store = _Store()
+    lane = EnqueueLane(store)
+    store.gate.clear()
+    caller = asyncio.create_task(lane.enqueue(new_job(queue=queue)))
+    neighbour = asyncio.create_task(lane.enqueue(new_job(queue="taken")))
+    await store.begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    store.gate.set()
+    with pytest.raises(OutlastError):
+        await neighbour
+    await lane.close()
+    gc.collect()
+    assert complaints == []
 
 
 async def test_on_postgres_concurrent_callers_share_statements_and_keep_their_own_answers(database_url: str) -> None:
