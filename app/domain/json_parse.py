@@ -58,24 +58,40 @@ def parse(text: str, *, max_keys: int, max_digits: int) -> object:
 
 
 def _decoder(text: str, max_keys: int, max_digits: int) -> json.JSONDecoder:
-    def gather(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        gathered = dict(pairs)
-        if len(gathered) != len(pairs) or len(pairs) > max_keys:
-            raise _RefusedError
-        return gathered
-
     if max_digits >= _FEW_DIGITS and _HUGE_NUMBER.search(text) is None:
-        return json.JSONDecoder(object_pairs_hook=gather, parse_constant=_refuse_constant)
+        if text.count(":") <= max_keys:  # then no object has more
+            return _USUAL
+        return json.JSONDecoder(object_pairs_hook=_gather(max_keys), parse_constant=_refuse_constant)
     return json.JSONDecoder(
-        object_pairs_hook=gather,
+        object_pairs_hook=_gather(max_keys),
         parse_constant=_refuse_constant,
         parse_float=_finite,
         parse_int=_bounded(max_digits),
     )
 
 
+def _gather(max_keys: int) -> Callable[[list[tuple[str, object]]], dict[str, object]]:
+    def gather(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        if len(pairs) > max_keys:
+            raise _RefusedError
+        return _unique(pairs)
+
+    return gather
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    gathered = dict(pairs)
+    if len(gathered) != len(pairs):
+        raise _RefusedError
+    return gathered
+
+
 def _refuse_constant(_name: str) -> NoReturn:
     raise _RefusedError
+
+
+# Made once: making a decoder costs more than reading a small text.
+_USUAL = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
 
 
 def _finite(digits: str) -> float:

@@ -6,7 +6,6 @@ Called for payloads and results.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,16 +21,16 @@ class UnencodableError(Exception):
     """The value has no JSON form; the message says why."""
 
 
-def encode_value(dump: Callable[..., object]) -> str:
-    """Give the JSON text of a value; `dump` is pydantic's own, of a model or of an adapter, with the value bound.
+def encode_value(dump_json: Callable[..., str | bytes], dump: Callable[..., object]) -> str:
+    """Give the JSON text of a value; both are pydantic's own, of a model or of an adapter, with the value bound.
 
     Raises:
         UnencodableError: another type, a circular or too deep value, NaN or infinity, or no JSON form at all.
     """
     try:
-        plain = dump(mode="json", by_alias=True, warnings="error")
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        # Where no type says float, pydantic turns NaN and infinity into null; its Python form still has them.
+        made = dump_json(by_alias=True, warnings="error")
+        text = made if isinstance(made, str) else made.decode()
+        # Pydantic turns NaN and infinity into null; its Python form still has them.
         if "null" in text and _has_odd_float(dump(mode="python", by_alias=True)):
             raise UnencodableError("it holds NaN or infinity")
     except _REFUSALS as exc:
@@ -82,6 +81,6 @@ def _reason(exc: Exception) -> str:
     """Say what is wrong. Of pydantic's mismatches only the type is kept: the value follows, and is not for messages."""
     if isinstance(exc, RecursionError):
         return "it is nested too deep, or contains itself"
-    said = str(exc) or type(exc).__name__
+    said = (str(exc) or type(exc).__name__).removeprefix("Error serializing to JSON: ")
     expected = _EXPECTED.search(said)
     return said.splitlines()[0] if expected is None else f"it is not the declared {expected[1]}"

@@ -6,7 +6,7 @@ Called by handles.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,16 +30,20 @@ def request_of(handle: Declared, payload: object, options: EnqueueOptions | Many
         NotImplementedYet: a session was given.
         OutboxNoTx: a transaction is required.
     """
+    return next(requests_of(handle, (payload,), options))
+
+
+def requests_of(
+    handle: Declared, payloads: Iterable[object], options: EnqueueOptions | ManyOptions
+) -> Iterator[EnqueueRequest]:
+    """Make the requests for many jobs with the same options, one by one; raises what `request_of` raises."""
     fields: dict[str, Any] = dict(options)
     _refuse_transaction(fields.pop("session", None), fields.pop("mode", "auto"))
     meta = fields.pop("meta", None)
-    return EnqueueRequest(
-        name=handle.name,
-        payload_text=payload_text(handle, payload),
-        tags=tuple(fields.pop("tags", ())),
-        meta=None if meta is None else _meta_text(meta),
-        **fields,
-    )
+    fields["meta"] = None if meta is None else _meta_text(meta)
+    fields["tags"] = tuple(fields.pop("tags", ()))
+    for payload in payloads:
+        yield EnqueueRequest(name=handle.name, payload_text=payload_text(handle, payload), **fields)
 
 
 def payload_text(handle: Declared, payload: object) -> str:
@@ -49,21 +53,20 @@ def payload_text(handle: Declared, payload: object) -> str:
         PayloadInvalid: it is neither, or has no JSON form.
     """
     model = handle.signature.model
-    if isinstance(payload, model):
-        dump: Callable[..., object] = payload.model_dump
-    elif isinstance(payload, Mapping):
-        dump = partial(_FIELDS.dump_python, dict(payload))
-    else:
-        raise PayloadInvalid(
-            f"{handle.name} takes {model.__name__}, not {type(payload).__name__}",
-            fix=f"pass a {model.__name__}" if handle.signature.payload_parameter else "pass a dict of its parameters",
-        )
     try:
-        return encode_value(dump)
+        if isinstance(payload, model):
+            return encode_value(payload.model_dump_json, payload.model_dump)
+        if isinstance(payload, Mapping):
+            fields = dict(payload)
+            return encode_value(partial(_FIELDS.dump_json, fields), partial(_FIELDS.dump_python, fields))
     except UnencodableError as exc:
         raise PayloadInvalid(
             f"the payload of {handle.name} has no JSON form: {exc}", fix="send values that JSON can carry"
         ) from exc
+    raise PayloadInvalid(
+        f"{handle.name} takes {model.__name__}, not {type(payload).__name__}",
+        fix=f"pass a {model.__name__}" if handle.signature.payload_parameter else "pass a dict of its parameters",
+    )
 
 
 def _meta_text(meta: Mapping[str, object]) -> str:

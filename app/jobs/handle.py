@@ -18,7 +18,7 @@ from ..domain.errors import JobNameTaken, SettingsInvalid
 from ..domain.job import NAME_PATTERN, Enqueued
 from .client import current_client
 from .context import JobContext
-from .enqueue import request_of
+from .enqueue import request_of, requests_of
 from .jobtype import JobType
 from .options import EnqueueOptions, ManyOptions
 from .policy import JobPolicy, PolicyOptions, is_name
@@ -103,7 +103,7 @@ class JobHandle(Generic[PayloadT, ResultT]):
         Raises what `enqueue` raises.
         """
         client = current_client()
-        return await client.enqueue_many(self.job_type, (request_of(self, payload, options) for payload in payloads))
+        return await client.enqueue_many(self.job_type, requests_of(self, payloads, options))
 
 
 class JobFunction(JobHandle[PayloadT, ResultT], Generic[PayloadT, ResultT, Params, ReturnT_co]):

@@ -47,7 +47,8 @@ def encode_result(handle: JobHandle[Any, Any], value: object, *, max_bytes: int 
         return None
     try:
         refuse_silent_losses(value)
-        text = encode_value(partial(handle.signature.result.dump_python, value))
+        result = handle.signature.result
+        text = encode_value(partial(result.dump_json, value), partial(result.dump_python, value))
         decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
     except (UnencodableError, JsonInvalid) as exc:
         raise ResultInvalid(

@@ -111,6 +111,7 @@ async def test_options_become_fields_of_the_job(store: RememberingStore) -> None
         Order(order_id=1, extra=object()),
         Order(order_id=1, extra="\ud800"),
         Order(order_id=1, extra="a\0"),
+        Order(order_id=1, extra={1: 2, "1": 3}),
         Order.model_construct(order_id="x"),  # type: ignore[arg-type] # what the test shows
         {"order_id": "x"},
         {},
