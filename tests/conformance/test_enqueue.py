@@ -49,6 +49,37 @@ async def test_every_field_comes_back_as_it_was_sent(env: DriverEnv) -> None:
     assert (view.traceparent, view.tags, view.meta) == (job.traceparent, ("a", "b"), '{"x": 1}')
 
 
+@pytest.mark.parametrize("beside", [{}, {"key": "k"}], ids=["alone", "beside a key"])
+async def test_every_job_of_a_batch_keeps_its_own_fields(env: DriverEnv, beside: dict[str, str]) -> None:
+    batch = [
+        new_job(),
+        new_job(
+            "mail.send",
+            payload='{"n": 1}',
+            queue="mail",
+            priority=2,
+            tenant="acme",
+            max_attempts=7,
+            max_crashes=2,
+            timeout=timedelta(milliseconds=1500),
+            parent_id=new_id(),
+            enqueued_by="key:ci",
+            traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            tags=("a", 'b", \\ {}'),
+            meta='{"x": 1}',
+        ),
+        new_job(priority=9, tags=("c",)),
+    ]
+    await env.driver.enqueue_many([*batch, new_job(**beside)])
+    for job in batch:
+        view = await env.describe(job.id)
+        assert (view.name, view.payload, view.queue, view.priority) == (job.name, job.payload, job.queue, job.priority)
+        assert (view.tenant, view.max_attempts, view.max_crashes) == (job.tenant, job.max_attempts, job.max_crashes)
+        assert view.timeout_ms == (None if job.timeout is None else 1500)
+        assert (view.parent_id, view.enqueued_by, view.traceparent) == (job.parent_id, job.enqueued_by, job.traceparent)
+        assert (view.tags, view.meta, view.key) == (job.tags, job.meta, None)
+
+
 @pytest.mark.parametrize("payload", ["{}", '"x"', "null", "[ 1,  2 ]", '{"a":1,"A":2}', "1" + "0" * 400])
 async def test_payloads_are_kept_byte_for_byte(env: DriverEnv, payload: str) -> None:
     assert (await env.describe(await env.enqueue(payload=payload))).payload == payload
