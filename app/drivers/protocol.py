@@ -18,7 +18,6 @@ from typing import Protocol
 
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
-from ..domain.pooled import Pooled
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
@@ -35,20 +34,7 @@ from ..domain.snapshot import (
     WorkerView,
 )
 from ..domain.state import State
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What differs between drivers, as data: tests and callers read it instead of guessing.
-
-    The last two are known once the store is open. `pooled`: what connections go through, None when they reach the
-    database itself. `can_listen`: wake-ups may arrive; without, polling carries from the start.
-    """
-
-    name: str
-    is_durable: bool
-    pooled: Pooled | None = None
-    can_listen: bool = True
+from .capabilities import Capabilities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

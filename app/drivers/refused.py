@@ -28,7 +28,8 @@ from ..domain.snapshot import (
     Stats,
     WorkerView,
 )
-from .protocol import NEWS, Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from .capabilities import Capabilities
+from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 

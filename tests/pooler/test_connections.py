@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from app.domain.errors import SettingsInvalid
+from app.drivers.capabilities import Capabilities
 from app.drivers.postgres import migrations
 from app.drivers.postgres.connect import connect, dsn_of
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.pooler import Statements, is_pooled, statements_of
-from app.drivers.protocol import Capabilities
 from tests.support import pooler
 from tests.support.pooler import Pooler, running_pooler
 

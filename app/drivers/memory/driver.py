@@ -27,7 +27,8 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ..protocol import NEWS, Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from ..capabilities import Capabilities
+from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 from . import attempts, cancel, claim, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
 from .clock import SystemClock
 from .store import Store

@@ -29,7 +29,8 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ..protocol import NEWS, Capabilities, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from ..capabilities import Capabilities
+from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 from . import (
     cancel,
     claim,

@@ -1,0 +1,24 @@
+"""What a driver can do, as data, and what stands between it and its store.
+
+Owns no behaviour. Given by every driver, read by whoever would otherwise ask which driver it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..domain.pooled import Pooled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What differs between drivers, as data: tests and callers read it instead of guessing.
+
+    The last two are known once the store is open. `pooled`: what connections go through, None when they reach the
+    database itself. `can_listen`: wake-ups may arrive; without, polling carries from the start.
+    """
+
+    name: str
+    is_durable: bool
+    pooled: Pooled | None = None
+    can_listen: bool = True
