@@ -50,9 +50,11 @@ async def test_many_waits_share_one_statement_and_one_listener(api: Api, monkeyp
         return await plain_ask(self, job_ids)
 
     @asynccontextmanager
-    async def listen(self: MemoryDriver, on_wake: Callable[[Wake], None]) -> AsyncIterator[None]:
+    async def listen(
+        self: MemoryDriver, on_wake: Callable[[Wake], None], *, news: frozenset[Wake]
+    ) -> AsyncIterator[None]:
         listeners.append(on_wake)
-        async with plain_listen(self, on_wake):
+        async with plain_listen(self, on_wake, news=news):
             yield
 
     monkeypatch.setattr(MemoryDriver, "finished_among", ask)
@@ -109,7 +111,10 @@ async def test_waiting_goes_on_while_the_store_is_away(api: Api, monkeypatch: py
 
 async def test_a_lost_wake_up_is_made_up_for_by_polling(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
-    async def deaf(self: MemoryDriver, on_wake: Callable[[Wake], None]) -> AsyncIterator[None]:
+    async def deaf(
+        self: MemoryDriver, on_wake: Callable[[Wake], None], *, news: frozenset[Wake]
+    ) -> AsyncIterator[None]:
+        assert news == {Wake.FINISHED}
         on_wake(Wake.LOST)
         yield
 
