@@ -13,7 +13,10 @@ import pytest
 from app.cli.devdb import DevPostgres
 from tests.support import pooler, postgres
 
-hypothesis.settings.register_profile("outlast", deadline=None, print_blob=True)
+# How long examples take to make says how busy the machine is, and nothing about what is tested.
+hypothesis.settings.register_profile(
+    "outlast", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("outlast")
 
 IN_CI = os.environ.get("CI") == "true"
