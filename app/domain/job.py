@@ -1,11 +1,15 @@
-"""A job as it is asked for, claimed and named: ids, the enqueue request, the claim and its counters."""
+"""A job as it is asked for, claimed and named: ids, the enqueue request, the claim and its counters.
+
+What is made for every claim is a named tuple: of all immutable values the cheapest to make. Name the fields all the
+same; nothing depends on their order but what makes one out of a row.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 from uuid import UUID
 
 JobId = NewType("JobId", UUID)
@@ -91,8 +95,7 @@ class Enqueued:
     key_expires_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimToken:
+class ClaimToken(NamedTuple):
     """The fence of one claim. `fence` is the driver's per-claim number; `claim_no` is the one people read."""
 
     job_id: JobId
@@ -101,8 +104,7 @@ class ClaimToken:
     fence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(NamedTuple):
     """What a job's history adds up to.
 
     `attempt` is the counted failures so far, plus one while running and when done.
@@ -115,7 +117,7 @@ class Counters:
 
     def claimed(self) -> Counters:
         """Open an attempt: the claim number grows for the job's whole life."""
-        return replace(self, attempt=self.attempt + 1, claim_no=self.claim_no + 1)
+        return self._replace(attempt=self.attempt + 1, claim_no=self.claim_no + 1)
 
     def completed(self) -> Counters:
         """Close it as done: the attempt stays counted."""
@@ -127,11 +129,11 @@ class Counters:
 
     def uncounted(self) -> Counters:
         """Close it without counting: suspended, cancelled, held, surrendered."""
-        return replace(self, attempt=self.attempt - 1)
+        return self._replace(attempt=self.attempt - 1)
 
     def interrupted(self) -> Counters:
         """Close it as interrupted: counted among interrupts, not among attempts."""
-        return replace(self, attempt=self.attempt - 1, interrupts=self.interrupts + 1)
+        return self._replace(attempt=self.attempt - 1, interrupts=self.interrupts + 1)
 
     def crashed(self, *, max_crashes: int, ran_alone: bool) -> Counters:
         """Close it as crashed.
@@ -141,16 +143,18 @@ class Counters:
         """
         last = self.crashes + 1 >= max_crashes
         crashes = self.crashes if last and not ran_alone else self.crashes + 1
-        return replace(self, attempt=self.attempt - 1, crashes=crashes)
+        return self._replace(attempt=self.attempt - 1, crashes=crashes)
 
     def retried_by_operator(self) -> Counters:
         """Give both budgets back; the claim number and the interrupts stay."""
-        return replace(self, attempt=0, crashes=0)
+        return self._replace(attempt=0, crashes=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedJob:
-    """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock."""
+class ClaimedJob(NamedTuple):
+    """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock.
+
+    Its ids may be of a store's own class of UUIDs, equal to the plain ones; what a body sees is made plain.
+    """
 
     token: ClaimToken
     run_id: RunId

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from .job import ClaimToken
 from .state import DeadReason
@@ -142,8 +142,7 @@ KIND_OF: dict[type[Outcome], OutcomeKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(NamedTuple):
     """One attempt to close: the claim that fences the write and the outcome to record."""
 
     token: ClaimToken

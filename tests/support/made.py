@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -48,4 +47,4 @@ def new_worker(**fields: Any) -> NewWorker:
 
 def with_token(token: ClaimToken, **fields: Any) -> ClaimToken:
     """Give a token that differs in the named components."""
-    return replace(token, **fields)
+    return token._replace(**fields)

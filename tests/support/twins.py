@@ -99,6 +99,8 @@ class Twins:
     def comparable(self, value: object, side: int) -> object:
         """Give an answer without what each store is free to choose."""
         match value:
+            case tuple() if hasattr(value, "_asdict"):
+                return {name: self._field(name, each, side) for name, each in value._asdict().items()}
             case tuple() | list():
                 return [self.comparable(each, side) for each in value]
             case frozenset():

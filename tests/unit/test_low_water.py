@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.drivers.postgres.low_water import Horizon, LowWater, Stretch, Taken
+from app.drivers.postgres.low_water import Horizon, LowWater, Stretch
 
 QUEUE = "default"
 RANKS = (10, 11)
@@ -38,7 +38,7 @@ def stretches(water: LowWater) -> list[Stretch]:
 
 
 def took(water: LowWater, life: int, *seqs: int, xmin: int, xid: int, rank: int = 11) -> None:
-    water.learn(life, [Taken(QUEUE, rank, seq) for seq in seqs], Horizon(xmin, xid))
+    water.learn(life, [(QUEUE, rank, seq) for seq in seqs], Horizon(xmin, xid))
 
 
 WHOLE = [Stretch(QUEUE, -32768, 0, 32767)]
@@ -234,7 +234,7 @@ class Server:
             self.ready.difference_update(claim.rows)
             self.locked.difference_update(claim.rows)
             self.end(claim.xid)
-            self.water.learn(claim.life, [Taken(QUEUE, *row) for row in claim.rows], Horizon(claim.xmin, claim.xid))
+            self.water.learn(claim.life, [(QUEUE, *row) for row in claim.rows], Horizon(claim.xmin, claim.xid))
 
     def fail(self, which: int) -> None:
         """A claim is rolled back and this process hears of it."""

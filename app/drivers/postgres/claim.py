@@ -8,13 +8,14 @@ claims whose reply was lost are `release`'s.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob
 from ..protocol import ClaimRequest
-from .database import Database, Raw, Row
-from .low_water import Horizon, Stretch, Taken
+from .database import Database, Raw
+from .low_water import Horizon, Stretch
 from .names import name_ids
 from .rows import claimed_job
 
@@ -79,35 +80,39 @@ TAKING_ONE = f"{_ONE_QUEUE.strip()},{_TAKE}"
 TAKING_MANY = f"{_QUEUES.strip()},{_TAKE}"
 
 # The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
-# The row without a job comes first and says how many were planned, and where the claim stands among transactions; one
-# that took nothing asks for no id. `settled` is for statements that do more.
+# The row without a job comes first, in columns lent by their type: how many were planned stands in `name_id`, when it
+# was in `created_at`, and where the claim stands among transactions in `seq` (xmin) and `timeout_ms` (xid; one that
+# took nothing asks for no id). `settled` is for statements that do more. Rows are read by place: `rows.claimed_job`.
 TAKEN = """
-select null::uuid as job_id, n as planned, {settled} as settled, null::bigint as seq, null::text as queue,
-  null::smallint as rank,
-  null::int as name_id, null::smallint as attempt, null::int as claim_no, null::smallint as crashes,
-  null::smallint as interrupts, null::timestamptz as claimed_at, null::uuid as run_id, null::smallint as priority,
-  null::text as tenant, null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes,
-  null::timestamptz as created_at, null::timestamptz as run_at, null::bigint as timeout_ms,
-  null::interval as deadline_in, null::text as key, null::uuid as parent_id, null::text as enqueued_by,
-  null::text as traceparent, null::text[] as tags, null::text as meta,
-  pg_snapshot_xmin(pg_current_snapshot())::text::bigint as xmin,
-  (select pg_current_xact_id()::text::bigint from t limit 1) as xid
+select null::uuid as job_id, null::text as queue, null::smallint as rank,
+  pg_snapshot_xmin(pg_current_snapshot())::text::bigint as seq, n as name_id, null::smallint as attempt,
+  null::int as claim_no, null::smallint as crashes, null::smallint as interrupts, null::text as tenant,
+  null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes, outlast.clock() as created_at,
+  null::uuid as run_id, null::timestamptz as run_at,
+  (select pg_current_xact_id()::text::bigint from t limit 1) as timeout_ms, null::interval as deadline_in,
+  null::text as key, null::uuid as parent_id, null::text as enqueued_by, null::text as traceparent,
+  null::text[] as tags, null::text as meta, {settled} as settled
 from plan
 union all
-select t.job_id, null, null, t.seq, t.queue, t.rank, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
-  outlast.clock(), j.run_id, j.priority, j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_at,
+select t.job_id, t.queue, t.rank, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
+  j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
   j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
-  null, null
+  null
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
 """
 _TAKEN = TAKEN.replace("{settled}", "null::bigint[]")
 CLAIM_ONE = f"with {TAKING_ONE}{_TAKEN}"
 CLAIM_MANY = f"with {TAKING_MANY}{_TAKEN}"
 
+# Places of columns: of every row, of the first, and of what `settled` adds to the first.
+QUEUE, RANK, SEQ = 1, 2, 3
+XMIN, PLANNED, AT, XID, SETTLED = 3, 4, 13, 16, 24
+_TOKEN = itemgetter(QUEUE, RANK, SEQ)
+
 # Gives a claim's binds for the connection it runs on: the marks it looks by may not hold on a new one.
 BindsOn: TypeAlias = Callable[[Raw], tuple[object, ...]]
 # Runs one of the two texts, for one queue or for several, and gives what it returned.
-Look: TypeAlias = Callable[[bool, BindsOn], Awaitable[list[Row]]]
+Look: TypeAlias = Callable[[bool, BindsOn], Awaitable[list[Any]]]
 
 
 async def claim(db: Database, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
@@ -128,32 +133,35 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
     if not request.shares:
         raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
 
-    async def look(is_one: bool, binds_on: BindsOn) -> list[Row]:  # noqa: FBT001 - see `Look`
+    async def look(is_one: bool, binds_on: BindsOn) -> list[Any]:  # noqa: FBT001 - see `Look`
         sql = db.in_schema(CLAIM_ONE if is_one else CLAIM_MANY)
         return await db.run(lambda conn: conn.fetch(sql, *binds_on(conn)))
 
     names = await name_ids(db, request.names)
-    ids = list(names.values())
+    ids, name_of = list(names.values()), {number: name for name, number in names.items()}
     room = {share.queue: share.room for share in request.shares}
-    rows: list[Row] = []
+    found: list[tuple[int, int, ClaimedJob]] = []
     for turn in range(_LOOKS):
         open_queues = {queue: free for queue, free in room.items() if free > 0}
-        total = request.room - len(rows)
+        total = request.room - len(found)
         if not (first and turn == 0) and (total <= 0 or not open_queues):
             break
         asked = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
         head, *taken = await _looked(db, request, first if first and turn == 0 else look, asked)
-        rows += taken
-        if head["planned"] <= len(taken):
+        at = head[AT]
+        found += [
+            (row[RANK], row[SEQ], claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=at))
+            for row in taken
+        ]
+        if head[PLANNED] <= len(taken):
             break
         for row in taken:
-            room[row["queue"]] -= 1
-    rows.sort(key=lambda row: (row["rank"], row["seq"]))
-    name_of = {number: name for name, number in names.items()}
-    return tuple(claimed_job(row, name=name_of[row["name_id"]], worker_id=request.worker_id) for row in rows)
+            room[row[QUEUE]] -= 1
+    found.sort()  # no two have one sequence
+    return tuple([job for _, _, job in found])
 
 
-async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[Any, ...]) -> list[Row]:
+async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[Any, ...]) -> list[Any]:
     """Look once, by the low-water marks, and learn from what was taken."""
     water, queues, life = db.low_water, asked[1], 0
 
@@ -170,8 +178,7 @@ async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[
         raise
     if request.alone_ok and taken:
         # A claim that passed over jobs that must run alone looks by the marks and leaves them as they are.
-        tokens = (Taken(row["queue"], row["rank"], row["seq"]) for row in taken)
-        water.learn(life, tokens, Horizon(head["xmin"], head["xid"]))
+        water.learn(life, map(_TOKEN, taken), Horizon(head[XMIN], head[XID]))
     return [head, *taken]
 
 

@@ -20,14 +20,6 @@ _BEFORE_ALL = -32768
 _PAST_ALL = 32767
 
 
-class Taken(NamedTuple):
-    """A token that a claim took."""
-
-    queue: str
-    rank: int
-    seq: int
-
-
 class Horizon(NamedTuple):
     """Where a claim stands among transactions: those below `xmin` had ended before it looked, `xid` is its own id.
 
@@ -104,14 +96,17 @@ class LowWater:
             found.append(Stretch(queue, rank, seq, _PAST_ALL))
         return found
 
-    def learn(self, life: int, taken: Iterable[Taken], horizon: Horizon) -> None:
-        """Learn from a claim that took `taken` and passed over nothing it could have taken, unless it was locked."""
+    def learn(self, life: int, taken: Iterable[tuple[str, int, int]], horizon: Horizon) -> None:
+        """Learn from a claim that took (queue, rank, sequence) and passed over nothing it could have taken, unless locked."""
         if life != self._life:
             return
         spans: dict[tuple[str, int], tuple[int, int]] = {}
-        for queue, rank, seq in taken:
-            low, high = spans.get((queue, rank), (seq, seq))
-            spans[queue, rank] = (min(low, seq), max(high, seq))
+        ordered = sorted(taken)
+        if ordered and ordered[0][:2] == ordered[-1][:2]:  # as nearly always: a batch of one rank of one queue
+            spans[ordered[0][:2]] = (ordered[0][2], ordered[-1][2])
+        else:
+            for queue, rank, seq in ordered:
+                spans[queue, rank] = (spans.get((queue, rank), (seq, seq))[0], seq)
         for (queue, rank), (low, high) in spans.items():
             ranks = self._marks.setdefault(queue, {})
             mark = ranks.get(rank)

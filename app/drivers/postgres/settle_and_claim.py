@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from ...domain.job import ClaimedJob
 from ...domain.outcome import SettleAnswer, Settlement
 from ..protocol import ClaimRequest
-from .claim import TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
-from .database import Database, Row
+from .claim import SETTLED, TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
+from .database import Database
 from .lock_order import in_both_forms
 from .settle import SETTLING, answers_of, columns_of, settle, wake
 
@@ -53,10 +54,10 @@ async def settle_and_claim(
     columns = columns_of([settlements[index] for index in order])
     won: set[int] = set()
 
-    async def look(is_one: bool, binds_on: BindsOn) -> list[Row]:  # noqa: FBT001 - see `Look`
+    async def look(is_one: bool, binds_on: BindsOn) -> list[Any]:  # noqa: FBT001 - see `Look`
         sql = (ONE_IN_ORDER if is_one else MANY_IN_ORDER).on(db)
-        rows = await db.run(lambda conn: conn.fetch(sql, *columns, *binds_on(conn)))
-        won.update(index_of[seq] for seq in rows[0]["settled"])
+        rows: list[Any] = await db.run(lambda conn: conn.fetch(sql, *columns, *binds_on(conn)))
+        won.update(map(index_of.__getitem__, rows[0][SETTLED]))
         return rows
 
     claimed = await claim_by(db, request, first=look)
