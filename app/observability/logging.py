@@ -8,6 +8,7 @@ Called by the composition root.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import re
 import sys
@@ -86,9 +87,20 @@ def flush_log() -> None:
             stream.flush()
 
 
-def correlate(**ids: object) -> None:
-    """Put these on every line that is logged from the current context on, whoever logs it."""
-    structlog.contextvars.bind_contextvars(**ids)
+class Correlator:
+    """Puts named values on every line that is logged from the current context on, whoever logs it.
+
+    For what is put there once a job: the variables behind the names are looked up once.
+    """
+
+    def __init__(self, *names: str) -> None:
+        learnt = contextvars.copy_context().run(structlog.contextvars.bind_contextvars, **dict.fromkeys(names, ""))
+        self._set = tuple(learnt[name].var.set for name in names)
+
+    def put(self, *values: object) -> None:
+        """Put the values, in the order of the names."""
+        for set_to, value in zip(self._set, values, strict=True):
+            set_to(value)
 
 
 def _shared() -> list[Processor]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..domain.snapshot import QueueView, Stats
 from ..domain.state import TERMINAL, State
+from .durations import Durations
 
 WakeupMode = Literal["listen", "polling"]
 
@@ -145,12 +146,14 @@ class Metrics:
         self.lease_lost = Counter(
             "outlast_attempts_lease_lost_total", "Attempts given back by a worker without a lease.", kind, registry=own
         )
-        self.attempt_seconds = Histogram(
-            "outlast_attempt_seconds", "Time an attempt ran.", kind, registry=own, buckets=_ATTEMPT_BUCKETS
+        self.attempt_seconds = Durations(
+            "outlast_attempt_seconds", "Time an attempt ran.", kind, bounds=_ATTEMPT_BUCKETS
         )
-        self.queue_wait_seconds = Histogram(
-            "outlast_queue_wait_seconds", "Time from due to first claimed.", kind, registry=own, buckets=_WAIT_BUCKETS
+        self.queue_wait_seconds = Durations(
+            "outlast_queue_wait_seconds", "Time from due to first claimed.", kind, bounds=_WAIT_BUCKETS
         )
+        own.register(self.attempt_seconds)
+        own.register(self.queue_wait_seconds)
         self.loop_lag = Gauge("outlast_loop_lag_seconds", "Worst recent lag of the event loop.", registry=own)
         self._wakeup = Gauge(
             "outlast_wakeup_mode", "1 for how the worker learns of work: listen, polling.", ["mode"], registry=own
@@ -168,6 +171,9 @@ class Metrics:
 
     def kind(self, job: str, queue: str) -> KindMetrics:
         """Give the metrics of a job type in a queue; as many of them as there are bounded labels."""
+        known = self._kinds.get((job, queue))
+        if known is not None:
+            return known
         key = (self._jobs.admit(job), self._queues.admit(queue))
         known = self._kinds.get(key)
         if known is None:
