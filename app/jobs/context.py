@@ -1,14 +1,15 @@
 """What a body learns about the attempt it runs in: the job, its counters, its signal.
 
-Frozen: nothing a body does here changes the store, except `enqueue`. Built by the worker for each attempt.
+Read only: nothing a body does here changes the store, except `enqueue`. Built by the worker for each attempt, as a face
+of the claimed job, since most bodies ask for little of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, TypeVar, Unpack
+from typing import Any, NoReturn, Protocol, TypeVar, Unpack, cast
+from uuid import UUID
 
 from ..domain.job import ClaimedJob, Enqueued, JobId, RunId
 from ..domain.json_text import decode
@@ -18,6 +19,7 @@ from .signal import RunSignal
 
 PayloadT_contra = TypeVar("PayloadT_contra", contravariant=True)
 PayloadT = TypeVar("PayloadT")
+IdT = TypeVar("IdT", bound=UUID)
 
 _NO_META: Mapping[str, object] = MappingProxyType({})
 
@@ -30,32 +32,108 @@ class Enqueueable(Protocol[PayloadT_contra]):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """The attempt at hand.
+    """The attempt at hand: a face of the claimed job that a body can only read."""
 
-    `attempt` is 1 for the first try and grows with counted failures; `claim_no` grows with every start, also after an
-    interruption or a crash. `tags` and `meta` are the enqueuer's. `signal` says when to stop.
-    """
+    __slots__ = ("_job", "_meta", "_signal")
 
-    id: JobId
-    run_id: RunId
-    name: str
-    queue: str
-    tenant: str
-    attempt: int
-    claim_no: int
-    crashes: int
-    interrupts: int
-    max_attempts: int
-    max_crashes: int
-    signal: RunSignal = field(repr=False)
-    key: str | None = None
-    tags: tuple[str, ...] = ()
-    meta: Mapping[str, object] = field(default_factory=lambda: _NO_META)
-    parent_id: JobId | None = None
-    enqueued_by: str | None = None
-    traceparent: str | None = None
+    def __init__(self, job: ClaimedJob, *, signal: RunSignal, meta: Mapping[str, object] = _NO_META) -> None:
+        self._job = job
+        self._signal = signal
+        self._meta = meta
+
+    def __repr__(self) -> str:
+        return f"JobContext(id={self.id}, name={self.name!r}, attempt={self.attempt}, claim_no={self.claim_no})"
+
+    @property
+    def id(self) -> JobId:
+        """Give the job's id."""
+        return _plain(self._job.token.job_id)
+
+    @property
+    def run_id(self) -> RunId:
+        """Give the id of the run this job belongs to: its own, unless it is part of a larger one."""
+        return _plain(self._job.run_id)
+
+    @property
+    def name(self) -> str:
+        """Give the job type's name."""
+        return self._job.name
+
+    @property
+    def queue(self) -> str:
+        """Give the queue it was claimed from."""
+        return self._job.queue
+
+    @property
+    def tenant(self) -> str:
+        """Give the tenant it belongs to."""
+        return self._job.tenant
+
+    @property
+    def attempt(self) -> int:
+        """Give 1 for the first try; grows with counted failures."""
+        return self._job.counters.attempt
+
+    @property
+    def claim_no(self) -> int:
+        """Give a number that grows with every start, also after an interruption or a crash."""
+        return self._job.token.claim_no
+
+    @property
+    def crashes(self) -> int:
+        """Give how often a worker vanished while it ran the job."""
+        return self._job.counters.crashes
+
+    @property
+    def interrupts(self) -> int:
+        """Give how often a worker's drain cut the job off."""
+        return self._job.counters.interrupts
+
+    @property
+    def max_attempts(self) -> int:
+        """Give how many failures are allowed."""
+        return self._job.max_attempts
+
+    @property
+    def max_crashes(self) -> int:
+        """Give how many crashes are allowed."""
+        return self._job.max_crashes
+
+    @property
+    def signal(self) -> RunSignal:
+        """Give what says when to stop."""
+        return self._signal
+
+    @property
+    def key(self) -> str | None:
+        """Give the idempotency key."""
+        return self._job.key
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Give the enqueuer's tags."""
+        return self._job.tags
+
+    @property
+    def meta(self) -> Mapping[str, object]:
+        """Give the enqueuer's metadata."""
+        return self._meta
+
+    @property
+    def parent_id(self) -> JobId | None:
+        """Give the id of the job that enqueued this one."""
+        return None if self._job.parent_id is None else _plain(self._job.parent_id)
+
+    @property
+    def enqueued_by(self) -> str | None:
+        """Give who enqueued it."""
+        return self._job.enqueued_by
+
+    @property
+    def traceparent(self) -> str | None:
+        """Give the trace it was enqueued in."""
+        return self._job.traceparent
 
     @property
     def fencing_token(self) -> int:
@@ -108,23 +186,9 @@ def context_of(job: ClaimedJob, *, signal: RunSignal) -> JobContext:
     meta = _NO_META
     if job.meta is not None and isinstance(decoded := decode(job.meta), dict):
         meta = MappingProxyType(decoded)
-    return JobContext(
-        id=job.token.job_id,
-        run_id=job.run_id,
-        name=job.name,
-        queue=job.queue,
-        tenant=job.tenant,
-        attempt=job.counters.attempt,
-        claim_no=job.token.claim_no,
-        crashes=job.counters.crashes,
-        interrupts=job.counters.interrupts,
-        max_attempts=job.max_attempts,
-        max_crashes=job.max_crashes,
-        signal=signal,
-        key=job.key,
-        tags=job.tags,
-        meta=meta,
-        parent_id=job.parent_id,
-        enqueued_by=job.enqueued_by,
-        traceparent=job.traceparent,
-    )
+    return JobContext(job, signal=signal, meta=meta)
+
+
+def _plain(value: IdT) -> IdT:
+    """Give an id as the standard library's UUID: encoders that ask for the exact type refuse a store's own class."""
+    return value if type(value) is UUID else cast("IdT", UUID(int=value.int))

@@ -5,7 +5,6 @@ Called by the worker for each attempt. Neither function runs the body.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,22 +18,16 @@ from .jobtype import parse_payload
 RESULT_MAX_BYTES = 1024 * KIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundCall:
-    """A body's arguments, validated: `handle.body(*call.args, **call.kwargs)`."""
-
-    args: tuple[object, ...]
-    kwargs: dict[str, object]
-
-
-def bind(handle: JobHandle[Any, Any], payload: str, context: JobContext) -> BoundCall:
-    """Make the arguments of one call from the payload's text.
+def bind(
+    handle: JobHandle[Any, Any], payload: str, context: JobContext
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Make the positional and keyword arguments of one call from the payload's text.
 
     Raises:
         PayloadInvalid: the job's model refuses it.
     """
-    args, kwargs = handle.signature.arguments(parse_payload(handle.name, handle.signature, payload), context)
-    return BoundCall(args=args, kwargs=kwargs)
+    signature = handle.signature
+    return signature.arguments(parse_payload(handle.name, signature, payload), context)
 
 
 def encode_result(handle: JobHandle[Any, Any], value: object, *, max_bytes: int = RESULT_MAX_BYTES) -> str | None:

@@ -1,119 +1,134 @@
 """Calls a body and says how it ended: on the loop for `async def`, in a bounded thread pool for `def`.
 
 Whatever a body raises, `SystemExit` and an exception whose text raises included, ends as a value: nothing leaves
-through here. Who told the body to stop is not asked; that is the verdict's. Called by `run`.
+through here. Who told the body to stop is not asked; that is the verdict's. Called by `bodies`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from ..domain.errors import OutlastError
 from ..domain.verdict import Ended, Raised, Returned, Suspending, Unstorable
 from ..jobs.client import Client, be_current
-from ..jobs.context import JobContext
+from ..jobs.context import JobContext, context_of
 from ..jobs.exits import RetryAfter, Snooze, Terminal
-from ..jobs.handle import JobHandle
 from ..jobs.invoke import bind, encode_result
-from ..lifecycle.tasks import start_task
-from ..observability.logging import correlate
+from ..observability.logging import Correlator
+from ..observability.telemetry import Telemetry
 from .containment import enter_body
 from .error_info import error_info, leaves
-from .roster import body_name
+from .roster import Run
+
+_NOTHING = Returned(result=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A body to call: the handle, the payload as stored, and what the body is told about its attempt.
+    """A body to call: the run and what the body is told about its attempt."""
 
-    `now` gives the store's time as this process reckons it; `client` is what the body enqueues with, else the ambient
-    one.
-    """
+    __slots__ = ("context", "run")
 
-    handle: JobHandle[Any, Any]
-    job_id: str
-    payload: str
-    context: JobContext
-    result_max_bytes: int
-    now: Callable[[], datetime]
-    client: Client | None = None
+    def __init__(self, run: Run, context: JobContext) -> None:
+        self.run = run
+        self.context = context
 
 
-def begin(call: Call, *, pool: Executor) -> asyncio.Future[Ended]:
-    """Start the body; the future gives how it ended and never raises, unless cancelled before the body began."""
-    if call.handle.is_sync:
-        context = contextvars.copy_context()
-        return asyncio.get_running_loop().run_in_executor(pool, context.run, _run_sync, call)
-    return start_task(_run_async(call), name=body_name(call.job_id))
+class Caller:
+    """Calls bodies. `client` is what they enqueue with, else the ambient one."""
+
+    def __init__(
+        self, *, telemetry: Telemetry, monotonic: Callable[[], float], client: Client | None, result_max_bytes: int
+    ) -> None:
+        self._telemetry = telemetry
+        self._monotonic = monotonic
+        self._client = client
+        self._result_max_bytes = result_max_bytes
+        self._correlator = Correlator("job_id", "job", "attempt")
+
+    def prepare(self, run: Run) -> Call:
+        """Begin an attempt: its clocks run from here. Raises what metadata that nobody can read raises."""
+        run.started_at = self._monotonic()
+        job = run.job
+        timeout = timeout_of(run)
+        if timeout is not None or job.deadline_in is not None:
+            deadline_in = None if job.deadline_in is None else left_of(run, run.started_at)
+            run.signal.arm(timeout=timeout, deadline_in=deadline_in)
+        context = context_of(job, signal=run.signal)
+        self._telemetry.attempt_started(job)
+        return Call(run, context)
+
+    async def on_loop(self, run: Run, task: asyncio.Task[Any]) -> Ended:
+        """Call an `async def`; gives how it ended and never raises."""
+        try:
+            call = self.prepare(run)
+            args, kwargs = self._enter(call, task)
+            value = await cast("Awaitable[object]", run.handle.body(*args, **kwargs))
+        except BaseException as exc:  # noqa: BLE001 - a body may raise anything, and only its own attempt ends
+            return self._how_it_ended(exc, run)
+        return self._returned(value, run)
+
+    def in_thread(self, call: Call) -> Ended:
+        """Call a `def`; gives how it ended and never raises."""
+        try:
+            args, kwargs = self._enter(call, None)
+            value = call.run.handle.body(*args, **kwargs)
+        except BaseException as exc:  # noqa: BLE001 - as above; the pool's thread goes on
+            return self._how_it_ended(exc, call.run)
+        return self._returned(value, call.run)
+
+    def _enter(self, call: Call, task: asyncio.Task[Any] | None) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Make the current context the body's own, which names the job on what it logs; gives its arguments."""
+        run = call.run
+        job = run.job
+        enter_body(task)
+        self._correlator.put(str(job.token.job_id), job.name, job.counters.attempt)
+        if self._client is not None:
+            be_current(self._client.guarded(run.signal.in_store))
+        return bind(run.handle, job.payload, call.context)
+
+    def _returned(self, value: object, run: Run) -> Ended:
+        try:
+            result = encode_result(run.handle, value, max_bytes=self._result_max_bytes)
+        except BaseException as exc:  # noqa: BLE001 - serialisers run the author's code
+            return Unstorable(error=error_info(exc))
+        return _NOTHING if result is None else Returned(result=result)
+
+    def _how_it_ended(self, error: BaseException, run: Run) -> Ended:
+        """Sort an error: a snooze wherever it is found, else a failure with what it says about retrying."""
+        inside = tuple(leaves(error))
+        for leaf in inside:
+            if isinstance(leaf, Snooze):
+                return Suspending(delay=leaf.delay)
+        waits = [leaf.delay_from(self._store_now(run)) for leaf in inside if isinstance(leaf, RetryAfter)]
+        return Raised(
+            error=error_info(error),
+            is_terminal=any(_is_terminal(leaf, run) for leaf in (error, *inside)),
+            retry_after=max(waits, default=None),
+        )
+
+    def _store_now(self, run: Run) -> datetime:
+        """Reckon the store's time from the claim on: this machine's own clock may be wrong."""
+        return run.job.claimed_at + timedelta(seconds=self._monotonic() - run.claimed_at)
 
 
-def ended_of(body: asyncio.Future[Ended]) -> Ended:
-    """Read how a body ended off its future."""
-    if body.cancelled():
-        return Raised(error=error_info(asyncio.CancelledError("cancelled before it began")))
-    if (error := body.exception()) is not None:
-        return Raised(error=error_info(error))
-    return body.result()
+def timeout_of(run: Run) -> timedelta | None:
+    """Give the lower of what the job type allows and what the request asked for."""
+    own, asked = run.handle.policy.timeout, run.job.timeout
+    if own is None or asked is None:
+        return asked if own is None else own
+    return min(own, asked)
 
 
-async def _run_async(call: Call) -> Ended:
-    enter_body(asyncio.current_task())
-    _enter(call)
-    try:
-        bound = bind(call.handle, call.payload, call.context)
-        value = await cast("Awaitable[object]", call.handle.body(*bound.args, **bound.kwargs))
-    except BaseException as exc:  # noqa: BLE001 - a body may raise anything, and only its own attempt ends
-        return _how_it_ended(exc, call)
-    return _returned(value, call)
+def left_of(run: Run, now: float) -> timedelta:
+    """Give what is left until the job's deadline, reckoned from the claim on; for a job that has one."""
+    return (run.job.deadline_in or timedelta()) - timedelta(seconds=now - run.claimed_at)
 
 
-def _run_sync(call: Call) -> Ended:
-    enter_body()
-    _enter(call)
-    try:
-        bound = bind(call.handle, call.payload, call.context)
-        value = call.handle.body(*bound.args, **bound.kwargs)
-    except BaseException as exc:  # noqa: BLE001 - as above; the pool's thread goes on
-        return _how_it_ended(exc, call)
-    return _returned(value, call)
-
-
-def _enter(call: Call) -> None:
-    """Name the job on what its body logs, and give the body its client; the context is the body's own."""
-    correlate(job_id=call.job_id, job=call.context.name, attempt=call.context.attempt)
-    if call.client is not None:
-        be_current(call.client)
-
-
-def _returned(value: object, call: Call) -> Ended:
-    try:
-        return Returned(result=encode_result(call.handle, value, max_bytes=call.result_max_bytes))
-    except BaseException as exc:  # noqa: BLE001 - serialisers run the author's code
-        return Unstorable(error=error_info(exc))
-
-
-def _how_it_ended(error: BaseException, call: Call) -> Ended:
-    """Sort an error: a snooze wherever it is found, else a failure with what it says about retrying."""
-    inside = tuple(leaves(error))
-    for leaf in inside:
-        if isinstance(leaf, Snooze):
-            return Suspending(delay=leaf.delay)
-    waits = [leaf.delay_from(call.now()) for leaf in inside if isinstance(leaf, RetryAfter)]
-    return Raised(
-        error=error_info(error),
-        is_terminal=any(_is_terminal(leaf, call) for leaf in (error, *inside)),
-        retry_after=max(waits, default=None),
-    )
-
-
-def _is_terminal(error: BaseException, call: Call) -> bool:
+def _is_terminal(error: BaseException, run: Run) -> bool:
     """Say whether the error says itself that no retry can help, or the job type does."""
     if isinstance(error, OutlastError):
-        return error.terminal or isinstance(error, tuple(call.handle.policy.terminal_on))
-    return isinstance(error, (Terminal, *call.handle.policy.terminal_on))
+        return error.terminal or isinstance(error, tuple(run.handle.policy.terminal_on))
+    return isinstance(error, (Terminal, *run.handle.policy.terminal_on))

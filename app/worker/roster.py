@@ -13,7 +13,7 @@ from typing import Any
 from ..domain.job import ClaimedJob, ClaimToken
 from ..domain.outcome import SettleAnswer
 from ..domain.snapshot import Revocation
-from ..domain.verdict import Ended, Reason
+from ..domain.verdict import Reason
 from ..jobs.handle import JobHandle
 from .lease import Lease
 from .run_signal import RunSignal
@@ -21,7 +21,11 @@ from .run_signal import RunSignal
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Run:
-    """One claimed job. `is_closed` once its outcome is known, `is_settled` once its claim is not ours to write with."""
+    """One claimed job. `is_closed` once its outcome is known, `is_settled` once its claim is not ours to write with.
+
+    `has_begun` once its body is to be called, `has_ended` once that has returned or raised; `task` runs it meanwhile,
+    on the loop. `is_cancelled` if it was told to end before it was called.
+    """
 
     job: ClaimedJob
     handle: JobHandle[Any, Any]
@@ -29,7 +33,10 @@ class Run:
     signal: RunSignal
     claimed_at: float
     started_at: float | None = None
-    body: asyncio.Future[Ended] | None = field(default=None, repr=False)
+    task: asyncio.Task[Any] | None = field(default=None, repr=False)
+    has_begun: bool = False
+    has_ended: bool = False
+    is_cancelled: bool = False
     superseded_by: SettleAnswer | None = None
     is_closed: bool = False
     is_settled: bool = False
@@ -41,14 +48,16 @@ class Run:
         return self.superseded_by is None and self.lease.is_held
 
     @property
-    def has_begun(self) -> bool:
-        """Say whether the body was called."""
-        return self.body is not None
-
-    @property
     def is_body_running(self) -> bool:
-        """Say whether the body was called and has not ended."""
-        return self.body is not None and not self.body.done()
+        """Say whether the body was called, or will be, and has not ended."""
+        return self.has_begun and not self.has_ended
+
+    def cancel_body(self) -> None:
+        """Cancel the body; one that has not been called yet never is."""
+        if self.task is None:
+            self.is_cancelled = True
+        else:
+            self.task.cancel()
 
     def name(self) -> str:
         """Name the run for people: job type and id."""
@@ -56,7 +65,7 @@ class Run:
 
     def revoke(self, by: SettleAnswer) -> None:
         """Tell the run that its claim is gone. A run whose body has ended is told by its settle's answer instead."""
-        if self.body is not None and self.body.done():
+        if self.has_ended:
             return
         self.superseded_by = by
         is_gone_by_hand = by in {SettleAnswer.CANCELLED, SettleAnswer.DELETED}

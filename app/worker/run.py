@@ -7,13 +7,11 @@ Driven by the claim loop.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from ..domain.errors import Internal, JobTimeout, ResultInvalid
 from ..domain.outcome import (
@@ -31,10 +29,9 @@ from ..domain.outcome import (
 from ..domain.state import DeadReason
 from ..domain.verdict import Budget, Ended, Raised, Returned, verdict
 from ..jobs.client import Client
-from ..jobs.context import context_of
 from ..observability.telemetry import Telemetry
-from .error_info import error_info
-from .execute import Call, begin, ended_of
+from .bodies import Bodies
+from .execute import Caller, left_of, timeout_of
 from .options import WorkerOptions
 from .roster import Run
 from .settler import Pending, Settler
@@ -55,6 +52,7 @@ class Bench:
     on_fault: Callable[[BaseException], None]
 
 
+_DONE = Completed()
 _TOO_LATE = ErrorInfo(
     type=JobTimeout.__name__, message="the job's deadline passed before it began", code=JobTimeout.code
 )
@@ -67,6 +65,13 @@ class Carrier:
         self._bench = bench
         self._on_over = on_over
         self._is_given_up = False
+        caller = Caller(
+            telemetry=bench.telemetry,
+            monotonic=bench.monotonic,
+            client=bench.client,
+            result_max_bytes=bench.options.result_max_bytes,
+        )
+        self._bodies = Bodies(caller=caller, pool=bench.pool, monotonic=bench.monotonic, on_ended=self._body_ended)
 
     def begin(self, run: Run) -> bool:
         """Begin one claimed job; what becomes of it is settled. False: told to stop before, the claim is to go back.
@@ -79,7 +84,7 @@ class Carrier:
             self._on_over(run)
         elif run.signal.aborted:
             return False
-        elif run.job.deadline_in is not None and _left(run, self._bench) <= timedelta():
+        elif run.job.deadline_in is not None and left_of(run, self._bench.monotonic()) <= timedelta():
             self._store(run, DeadLettered(error=_TOO_LATE, reason=DeadReason.DEADLINE))
         else:
             self._call(run)
@@ -92,60 +97,35 @@ class Carrier:
     # --- the body ---------------------------------------------------------------------------------------------------
 
     def _call(self, run: Run) -> None:
-        try:
-            body = self._body_of(run)
-        except Exception as error:  # noqa: BLE001 - metadata or a payload nobody can read ends this attempt only
-            self._close(run, Raised(error=error_info(error), is_terminal=False))
-            return
-        body.add_done_callback(partial(self._guarded, self._body_ended, run))
-        run.signal.on_close(partial(self._guarded, self._closed_over, run))
-        if run.handle.policy.abort == "cancel" and not run.handle.is_sync:
-            run.signal.on_cancel(body.cancel)
-
-    def _body_of(self, run: Run) -> asyncio.Future[Ended]:
-        bench, job = self._bench, run.job
-        run.started_at = bench.monotonic()
-        timeout = _timeout(run)
-        if timeout is not None or job.deadline_in is not None:
-            run.signal.arm(timeout=timeout, deadline_in=None if job.deadline_in is None else _left(run, bench))
-        call = Call(
-            handle=run.handle,
-            job_id=str(job.token.job_id),
-            payload=job.payload,
-            context=context_of(job, signal=run.signal),
-            result_max_bytes=bench.options.result_max_bytes,
-            now=partial(_store_now, run, bench.monotonic),
-            client=None if bench.client is None else bench.client.guarded(run.signal.in_store),
-        )
-        bench.telemetry.attempt_started(job)
-        run.body = begin(call, pool=bench.pool)
-        return run.body
-
-    def _guarded(self, step: Callable[[Run, Any], None], run: Run, future: asyncio.Future[Any]) -> None:
-        """Take a step in a callback; what goes wrong in it is our fault, and must not vanish in the loop's log."""
-        try:
-            step(run, future)
-        except Exception as error:  # noqa: BLE001 - reported to the life's owner
-            self._failed(run, error)
+        run.signal.on_close(partial(self._closed_over, run))
+        if run.signal.may_cancel:
+            run.signal.on_cancel(run.cancel_body)
+        self._bodies.begin(run)
 
     def _failed(self, run: Run, error: BaseException) -> None:
         """Let a run go that our own code failed: its claim goes back with the next reconciliation."""
         self._bench.on_fault(error)
         self._on_over(run)
 
-    def _body_ended(self, run: Run, body: asyncio.Future[Ended]) -> None:
-        if run.is_closed:
-            if run.is_settled:
-                self._on_over(run)
-        elif not self._is_given_up:
-            run.signal.disarm()
-            self._close(run, ended_of(body))
+    def _body_ended(self, run: Run, ended: Ended) -> None:
+        try:
+            if run.is_closed:
+                if run.is_settled:
+                    self._on_over(run)
+            elif not self._is_given_up:
+                run.signal.disarm()
+                self._close(run, ended)
+        except Exception as error:  # noqa: BLE001 - reported to the life's owner
+            self._failed(run, error)
 
-    def _closed_over(self, run: Run, closing: asyncio.Future[None]) -> None:
+    def _closed_over(self, run: Run) -> None:
         """Close an attempt over a body that does not end."""
-        if closing.cancelled() or self._is_given_up or run.is_closed or not run.is_body_running:
+        if self._is_given_up or run.is_closed or not run.is_body_running:
             return
-        self._close(run, Raised(error=_still_running(run)))
+        try:
+            self._close(run, Raised(error=_still_running(run)))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(run, error)
 
     # --- the outcome ------------------------------------------------------------------------------------------------
 
@@ -155,7 +135,7 @@ class Carrier:
         first, is_held = run.signal.reason, run.is_held
         outcome: Outcome | None
         if is_held and first is None and isinstance(ended, Returned):
-            outcome = Completed(result=ended.result)
+            outcome = _DONE if ended.result is None else Completed(result=ended.result)
         else:
             backoff = _backoff(run, self._bench.roll)
             outcome = verdict(is_held=is_held, first=first, ended=ended, budget=_budget(run), backoff=backoff)
@@ -225,30 +205,11 @@ def _still_running(run: Run) -> ErrorInfo:
 
 
 def _budget(run: Run) -> Budget:
-    return Budget(attempt=run.job.counters.attempt, max_attempts=run.job.max_attempts, timeout=_timeout(run))
+    return Budget(attempt=run.job.counters.attempt, max_attempts=run.job.max_attempts, timeout=timeout_of(run))
 
 
 def _backoff(run: Run, roll: Callable[[], float]) -> timedelta:
     return run.handle.policy.retry.delay_after(run.job.counters.attempt, roll())
-
-
-def _timeout(run: Run) -> timedelta | None:
-    """Give the lower of what the job type allows and what the request asked for."""
-    own, asked = run.handle.policy.timeout, run.job.timeout
-    if own is None or asked is None:
-        return asked if own is None else own
-    return min(own, asked)
-
-
-def _left(run: Run, bench: Bench) -> timedelta:
-    """Give what is left until the job's deadline, reckoned from the claim on; for a job that has one."""
-    deadline_in = run.job.deadline_in or timedelta()
-    return deadline_in - timedelta(seconds=bench.monotonic() - run.claimed_at)
-
-
-def _store_now(run: Run, monotonic: Callable[[], float]) -> datetime:
-    """Reckon the store's time from the claim on: this machine's own clock may be wrong."""
-    return run.job.claimed_at + timedelta(seconds=monotonic() - run.claimed_at)
 
 
 def _seconds(run: Run, bench: Bench) -> float:

@@ -33,6 +33,7 @@ class RunSignal:
     __slots__ = (
         "_cancel",
         "_cancel_timer",
+        "_closing",
         "_due",
         "_fired",
         "_first",
@@ -40,6 +41,7 @@ class RunSignal:
         "_heard",
         "_in_store",
         "_is_cancel_due",
+        "_is_closing",
         "_lock",
         "_loop",
         "_monotonic",
@@ -48,7 +50,6 @@ class RunSignal:
         "_thread",
         "_timers",
         "cancel_at",
-        "closing",
         "may_cancel",
     )
 
@@ -65,15 +66,15 @@ class RunSignal:
         # Made by the first that waits: most runs end without anybody waiting for their signal.
         self._fired: threading.Event | None = None
         self._heard: asyncio.Event | None = None
-        self._due: list[tuple[float, Reason]] = []
-        self._timers: list[asyncio.TimerHandle] = []
+        self._due: tuple[tuple[float, Reason], ...] = ()
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()
         self._cancel: Callable[[], object] | None = None
         self._cancel_timer: asyncio.TimerHandle | None = None
         self._in_store = 0
         self._is_cancel_due = False
-        self._on_close: Callable[[asyncio.Future[None]], object] | None = None
-        # Done when the attempt is to be closed although the body still runs; never by a drain, which gives up as one.
-        self.closing: asyncio.Future[None] = self._loop.create_future()
+        self._on_close: Callable[[], object] | None = None
+        self._is_closing = False
+        self._closing: asyncio.Future[None] | None = None
 
     # --- read by the body -----------------------------------------------------------------------------------------
 
@@ -124,8 +125,8 @@ class RunSignal:
         for after, reason in ((timeout, Reason.TIMEOUT), (deadline_in, Reason.DEADLINE)):
             if after is not None:
                 seconds = max(after.total_seconds(), 0.0)
-                self._due.append((self._monotonic() + seconds, reason))
-                self._timers.append(self._loop.call_later(seconds, self.fire, reason))
+                self._due += ((self._monotonic() + seconds, reason),)
+                self._timers += (self._loop.call_later(seconds, self.fire, reason),)
 
     def fire(self, reason: Reason, *, cancel_at: float | None = None, said: str = "") -> None:
         """Tell the run to stop. Without `cancel_at` (monotonic) the body has its grace from now. Any thread."""
@@ -150,10 +151,23 @@ class RunSignal:
         if self._is_cancel_due:
             self._do_cancel()
 
-    def on_close(self, close: Callable[[asyncio.Future[None]], object]) -> None:
+    @property
+    def closing(self) -> asyncio.Future[None]:
+        """Give what is done when the attempt is to be closed although the body still runs.
+
+        Never by a drain, which gives up as one. Made by the first that asks.
+        """
+        if self._closing is None:
+            self._closing = self._loop.create_future()
+            if self._is_closing:
+                self._closing.set_result(None)
+        return self._closing
+
+    def on_close(self, close: Callable[[], object]) -> None:
         """Name what is called, soon after, when the attempt is to be closed although the body still runs."""
         self._on_close = close
-        self.closing.add_done_callback(close)
+        if self._is_closing:
+            self._loop.call_soon(close)
 
     @contextmanager
     def in_store(self) -> Iterator[None]:
@@ -168,14 +182,13 @@ class RunSignal:
 
     def disarm(self) -> None:
         """Stop all clocks: the body has ended."""
-        for timer in (*self._timers, self._cancel_timer):
-            if timer is not None:
-                timer.cancel()
-        self._due.clear()
+        for timer in self._timers:
+            timer.cancel()
+        if self._cancel_timer is not None:
+            self._cancel_timer.cancel()
+        self._due = ()
         self._cancel = None
-        if self._on_close is not None:
-            self.closing.remove_done_callback(self._on_close)
-            self._on_close = None
+        self._on_close = None
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -241,5 +254,10 @@ class RunSignal:
             cancel()
 
     def _close(self) -> None:
-        if not self.closing.done():
-            self.closing.set_result(None)
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._closing is not None:
+            self._closing.set_result(None)
+        if self._on_close is not None:
+            self._loop.call_soon(self._on_close)

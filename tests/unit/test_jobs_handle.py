@@ -94,9 +94,9 @@ def test_a_payload_becomes_the_arguments(
     handle: JobHandle[Any, Any], payload: str, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
     ctx = context()
-    bound = bind(handle, payload, ctx)
-    assert bound.args == tuple(ctx if each == "ctx" else each for each in args)
-    assert bound.kwargs == kwargs
+    given, named = bind(handle, payload, ctx)
+    assert given == tuple(ctx if each == "ctx" else each for each in args)
+    assert named == kwargs
 
 
 @pytest.mark.parametrize(

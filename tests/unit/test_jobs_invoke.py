@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -131,7 +131,7 @@ def test_a_context_shows_the_claimed_job() -> None:
     assert (ctx.id, ctx.attempt, ctx.claim_no, ctx.crashes, ctx.interrupts) == (JOB_ID, 2, 5, 1, 2)
     assert (ctx.tenant, ctx.tags, dict(ctx.meta), ctx.fencing_token) == ("acme", ("a", "b"), {"a": 1}, 5)
     assert ctx.signal is signal
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         ctx.attempt = 3  # type: ignore[misc] # what the test shows
 
 
