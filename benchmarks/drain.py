@@ -11,7 +11,7 @@ from app.domain.job import ClaimToken, JobId, WorkerId
 from app.domain.outcome import Completed, Settlement
 from app.domain.snapshot import NewWorker
 from app.drivers.postgres.claim import CLAIM_ONE
-from app.drivers.postgres.settle import SETTLE, columns_of
+from app.drivers.postgres.settle import SETTLE_DONE, as_sent
 
 from .bed import Bed, driver_on, raw_on, wal_position
 from .work import NAME, new_jobs
@@ -71,7 +71,7 @@ async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
                 rows = await raw.fetch(CLAIM_ONE, worker, ["default"], [batch], [name_id], batch, False, *WHOLE)
                 if len(rows) == 1:
                     break
-                await raw.fetch(SETTLE, *settled(rows[1:], worker))
+                await raw.fetch(SETTLE_DONE, *settled(rows[1:], worker))
             return jobs / await raw.fetchval(_SPAN)
 
 
@@ -80,9 +80,8 @@ def settled(rows: list[Any], worker: WorkerId) -> list[Any]:
         ClaimToken(job_id=JobId(row["job_id"]), claim_no=row["claim_no"], worker_id=worker, fence=row["seq"])
         for row in rows
     )
-    return list(
-        columns_of(sorted((Settlement(token=t, outcome=Completed()) for t in tokens), key=lambda s: s.token.fence))
-    )
+    settlements = [Settlement(token, Completed(), is_keyed=False) for token in tokens]
+    return as_sent(sorted(settlements, key=lambda settlement: settlement.token.fence)).columns
 
 
 def bench_worker() -> NewWorker:

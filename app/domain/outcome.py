@@ -143,10 +143,14 @@ KIND_OF: dict[type[Outcome], OutcomeKind] = {
 
 
 class Settlement(NamedTuple):
-    """One attempt to close: the claim that fences the write and the outcome to record."""
+    """One attempt to close: the claim that fences the write and the outcome to record.
+
+    `is_keyed` unless the job is known to have no idempotency key: then there is none to free, and none is looked for.
+    """
 
     token: ClaimToken
     outcome: Outcome
+    is_keyed: bool = True
 
 
 class SettleAnswer(StrEnum):

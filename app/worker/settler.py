@@ -41,7 +41,8 @@ class Pending:
     @property
     def settlement(self) -> Settlement:
         """Give what is sent."""
-        return Settlement(token=self.run.job.token, outcome=self.fallback or self.outcome)
+        job = self.run.job
+        return Settlement(job.token, self.fallback or self.outcome, job.key is not None)
 
     def answered(self, answer: SettleAnswer | None) -> None:
         """Hand out the answer."""

@@ -31,8 +31,8 @@ class Target(NamedTuple):
 SETTLE = Target(
     _DRIVER + "settle.py",
     (
-        *("tests/postgres/test_settle_fence.py", "tests/postgres/test_lost_worker.py"),
-        "tests/conformance/test_settle_fence.py",
+        *("tests/postgres/test_settle_fence.py", "tests/postgres/test_settle_done.py"),
+        *("tests/postgres/test_lost_worker.py", "tests/conformance/test_settle_fence.py"),
         *("tests/postgres/test_plans.py", "tests/conformance/test_settle.py", _RACES + "beside.py"),
     ),
     (
@@ -40,11 +40,13 @@ SETTLE = Target(
         Mutant("fence: sequence", "    and ($2::bigint[])[width_bucket(r.seq, $2::bigint[])] = r.seq\n"),
         Mutant("fence: job id", "    and ($1::uuid[])[width_bucket(r.seq, $2::bigint[])] = r.job_id\n"),
         Mutant("fence: claim number", "    and ($3::int[])[width_bucket(r.seq, $2::bigint[])] = r.claim_no\n"),
-        Mutant("fence: worker", "    and ($4::int[])[width_bucket(r.seq, $2::bigint[])] = r.worker\n"),
-        Mutant("worker not lost", "w.lost_at is null and "),
-        Mutant("worker not closed", "w.closed_at is null and ", ""),
+        Mutant("fence: worker", "($4::int[])[width_bucket(r.seq, $2::bigint[])] = r.worker\n    and "),
+        Mutant("fence: the one worker", "r.worker = (select w.id from", "0 < (select w.id from"),
+        Mutant("worker not lost", "lost_at is null and w.closed_at", "closed_at"),
+        Mutant("worker not closed", "w.closed_at is null and "),
         Mutant("lease not passed", " and w.lease_until > outlast.clock()"),
-        Mutant("lock order by id", "outlast.clock()))) is true", "outlast.clock())))"),
+        Mutant("one statement for one worker", "workers.count(workers[0]) < len(workers)", "workers is None"),
+        Mutant("a key is looked for", "settlement.is_keyed or "),
     ),
 )
 
@@ -70,8 +72,8 @@ CLAIM = Target(
         Mutant("locks what it takes", "limit quota.n for update skip locked", "limit quota.n"),
         Mutant(
             "mark waits for the claim's own id",
-            "(select pg_current_xact_id()::text::bigint from t limit 1) as xid",
-            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint as xid",
+            "(select pg_current_xact_id()::text::bigint from t limit 1) as timeout_ms",
+            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint as timeout_ms",
         ),
         Mutant("nothing learnt from what passes jobs over", "request.alone_ok and taken", "taken"),
         Mutant("marks forgotten after a failure", "        water.forget()\n"),

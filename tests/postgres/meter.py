@@ -78,8 +78,8 @@ class Meter:
         return await self.driver.claim(asks(worker, room))
 
     async def finish(self, claimed: tuple[ClaimedJob, ...]) -> None:
-        """Settle claims as done."""
-        await self.driver.settle([Settlement(token=one.token, outcome=Completed()) for one in claimed])
+        """Settle claims as done, as a worker does."""
+        await self.driver.settle([Settlement(one.token, Completed(), one.key is not None) for one in claimed])
 
     async def quiet(self) -> None:
         """Let wake-ups under way be sent."""

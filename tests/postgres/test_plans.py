@@ -33,8 +33,11 @@ HOT = {
     "claim from one queue": claim.CLAIM_ONE,
     "claim from several queues": claim.CLAIM_MANY,
     "settle": settle.SETTLE,
+    "settle what is done": settle.SETTLE_DONE,
     "settle and claim from one queue": settle_and_claim.SETTLE_AND_CLAIM_ONE,
     "settle and claim from several queues": settle_and_claim.SETTLE_AND_CLAIM_MANY,
+    "settle what is done and claim from one queue": settle_and_claim.SETTLE_DONE_AND_CLAIM_ONE,
+    "settle what is done and claim from several queues": settle_and_claim.SETTLE_DONE_AND_CLAIM_MANY,
     "release": release.RELEASE,
     "reconcile": release.RECONCILE,
     "renew": heartbeat._RENEW,
@@ -85,9 +88,10 @@ async def test_no_hot_statement_reads_a_growing_table_from_end_to_end(session: A
     assert scanned == []
 
 
-async def test_a_settle_reads_claims_in_the_order_of_their_ids(session: Any) -> None:
-    """The order in which it locks them. An empty, vacuumed table counts for one row: any index would do for that."""
-    found = [node for node in await plan(session, HOT["settle"]) if node.get("Relation Name") == "running"]
+@pytest.mark.parametrize("verb", ["settle", "settle what is done"])
+async def test_a_settle_reads_claims_in_the_order_of_their_ids(session: Any, verb: str) -> None:
+    """The order in which it locks them."""
+    found = [node for node in await plan(session, HOT[verb]) if node.get("Relation Name") == "running"]
     assert [(node["Node Type"], node.get("Index Name")) for node in found if "Scan" in node["Node Type"]] == [
         ("Index Scan", "running_pkey")
     ]

@@ -97,7 +97,7 @@ class LowWater:
         return found
 
     def learn(self, life: int, taken: Iterable[tuple[str, int, int]], horizon: Horizon) -> None:
-        """Learn from a claim that took (queue, rank, sequence) and passed over nothing it could have taken, unless locked."""
+        """Learn from a claim that took (queue, rank, sequence) and passed over nothing it could take, unless locked."""
         if life != self._life:
             return
         spans: dict[tuple[str, int], tuple[int, int]] = {}

@@ -38,22 +38,27 @@ from .superseded import superseded_by
 _READY, _RETRY, _SNOOZE, _INTERRUPTED, _HELD = 1, 11, 12, 13, 20
 _ENDS = f"{DONE}, {DEAD}, {CANCELLED}"
 
-# An attempt that began leaves a row on the ledger, but one that snoozed: it takes the limit on its start away itself.
-# `is true` keeps the workers from being an index condition or a join: claims are read, and so locked, by their ids.
-# Sequences are unique per claim and sent in ascending order, so `width_bucket` finds a row's own settlement; every part
-# of the token is then compared within that one. Two arrays tested apart would let a stale token settle a new claim.
-SETTLING = f"""
+# Claims are read, and so locked, in the order of their ids. Sequences are unique per claim and sent in ascending order,
+# so `width_bucket` finds a row's own settlement; every part of the token is then compared within that one. Two arrays
+# tested apart would let a stale token settle a new claim.
+_GONE = """
 gone as (
   delete from outlast.running r
   where r.job_id = any($1::uuid[])
     and ($2::bigint[])[width_bucket(r.seq, $2::bigint[])] = r.seq
     and ($1::uuid[])[width_bucket(r.seq, $2::bigint[])] = r.job_id
     and ($3::int[])[width_bucket(r.seq, $2::bigint[])] = r.claim_no
-    and ($4::int[])[width_bucket(r.seq, $2::bigint[])] = r.worker
-    and (r.worker = any(array(
-      select w.id from outlast.worker w where w.id = any($4::int[])
-        and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()))) is true
-  returning r.*, width_bucket(r.seq, $2::bigint[]) as p),
+    and {worker}
+  returning r.*, width_bucket(r.seq, $2::bigint[]) as p),"""
+_LIVE = "lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()"
+_ANY_WORKER = f"""($4::int[])[width_bucket(r.seq, $2::bigint[])] = r.worker
+    and r.worker = any(array(
+      select w.id from outlast.worker w where w.id = any($4::int[]) and w.{_LIVE}))"""  # noqa: S608  fragments of our own
+_ONE_WORKER = f"r.worker = (select w.id from outlast.worker w where w.id = $4::int and w.{_LIVE})"  # noqa: S608  same
+
+# An attempt that began leaves a row on the ledger, but one that snoozed: it takes the limit on its start away itself.
+SETTLING = f"""
+{_GONE.replace("{worker}", _ANY_WORKER).strip()}
 g as materialized (
   select gone.*, ($5::smallint[])[p] as target,
     (gone.attempt - coalesce(($6::smallint[])[p], 0))::smallint as attempt_after,
@@ -102,6 +107,19 @@ ended as materialized (
 SETTLE = f"with {SETTLING.strip()}\nselect seq from g"
 SETTLE_IN_ORDER = in_both_forms(SETTLE)
 
+# What nearly every batch of a busy worker is: claims of one worker whose bodies returned, of jobs without a key. There
+# is no ledger row to write, no key to free, and the envelope is not read again. Binds $1 to $6.
+SETTLING_DONE = f"""
+{_GONE.replace("{worker}", _ONE_WORKER).strip()}
+g as (
+  insert into outlast.finished(job_id, state, attempt, claim_no, crashes, interrupts, seq, worker, started_at,
+    finished_at, result, late)
+  select job_id, {DONE}, attempt, claim_no, crashes, interrupts, seq, worker, claimed_at, outlast.clock(),
+    ($5::text[])[p], coalesce(($6::boolean[])[p], false)
+  from gone returning seq)"""  # noqa: S608  fragments of our own
+SETTLE_DONE = f"with {SETTLING_DONE.strip()}\nselect seq from g"
+SETTLE_DONE_IN_ORDER = in_both_forms(SETTLE_DONE)
+
 
 class _Line(NamedTuple):
     """One settlement as the statement takes it: where to, what to subtract and add, what to write."""
@@ -148,20 +166,39 @@ async def _close(db: Database, settlements: Mapping[int, Settlement]) -> set[int
     """Settle those whose claims are held, wake who waits for it, and give their indexes."""
     ordered = dict(sorted(settlements.items(), key=lambda item: item[1].token.fence))
     index_of = {settlement.token.fence: index for index, settlement in ordered.items()}
-    sql, columns = SETTLE_IN_ORDER.on(db), columns_of(tuple(ordered.values()))
-    rows = await db.run(lambda conn: conn.fetch(sql, *columns))
+    sent = as_sent(tuple(ordered.values()))
+    sql = (SETTLE_DONE_IN_ORDER if sent.is_plain else SETTLE_IN_ORDER).on(db)
+    rows = await db.run(lambda conn: conn.fetch(sql, *sent.columns))
     won = {index_of[row["seq"]] for row in rows}
     await wake(db, (ordered[index].outcome for index in won))
     return won
 
 
-def columns_of(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
-    """Give the binds of the statement: a column per value, settlements in the order of their sequences.
+class Sent(NamedTuple):
+    """Settlements as a statement takes them: the binds, and whether they are those of `SETTLING_DONE`."""
+
+    is_plain: bool
+    columns: list[Any]
+
+
+def as_sent(settlements: Sequence[Settlement]) -> Sent:
+    """Give the binds of a batch: a column per value, settlements in the order of their sequences.
 
     A column without a value is null as a whole: encoding arrays is most of what sending a batch costs.
     """
-    if all(type(settlement.outcome) is Completed for settlement in settlements):
-        return _columns_of_completed(settlements)
+    if any(settlement.is_keyed or type(settlement.outcome) is not Completed for settlement in settlements):
+        return Sent(is_plain=False, columns=columns_of(settlements))
+    tokens = [settlement.token for settlement in settlements]
+    ids, numbers, workers, fences = (list(column) for column in zip(*tokens, strict=True))
+    if workers.count(workers[0]) < len(workers):
+        return Sent(is_plain=False, columns=columns_of(settlements))
+    outcomes: list[Any] = [settlement.outcome for settlement in settlements]
+    results, late = _column([outcome.result for outcome in outcomes]), [outcome.late for outcome in outcomes]
+    return Sent(is_plain=True, columns=[ids, fences, numbers, workers[0], results, late if True in late else None])
+
+
+def columns_of(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
+    """Give the binds of `SETTLING`, which takes every outcome."""
     rows = []
     for settlement in settlements:
         token, outcome = settlement.token, settlement.outcome
@@ -175,25 +212,6 @@ def columns_of(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
             )
         )
     return [_column(column) for column in zip(*rows, strict=True)]
-
-
-def _columns_of_completed(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
-    """Give the same for a batch of nothing but results: the usual one, and the one that has to be quick."""
-    tokens = [settlement.token for settlement in settlements]
-    outcomes: list[Any] = [settlement.outcome for settlement in settlements]
-    late = [outcome.late for outcome in outcomes]
-    return [
-        [token.job_id for token in tokens],
-        [token.fence for token in tokens],
-        [token.claim_no for token in tokens],
-        [token.worker_id for token in tokens],
-        [DONE] * len(tokens),
-        *(None, None, None),
-        _column([outcome.result for outcome in outcomes]),
-        None,
-        late if any(late) else None,
-        *(None,) * 7,
-    ]
 
 
 def _column(values: Sequence[Any]) -> list[Any] | None:

@@ -1,7 +1,8 @@
 """Settle and claim at once: the statements of both verbs as one, with one commit.
 
-Owns the fusion and nothing of either half. The halves do not see each other: what is settled as ready again is claimed
-by a later statement. Called by the worker whenever outcomes are pending and places are free.
+Owns the fusion and nothing of either half: each of the settle's two texts with each of the claim's two. The halves do
+not see each other: what is settled as ready again is claimed by a later statement. Called by the worker whenever
+outcomes are pending and places are free.
 """
 
 from __future__ import annotations
@@ -16,22 +17,27 @@ from ..protocol import ClaimRequest
 from .claim import SETTLED, TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
 from .database import Database
 from .lock_order import in_both_forms
-from .settle import SETTLING, answers_of, columns_of, settle, wake
-
-_SETTLE_BINDS = 18
+from .settle import SETTLING, SETTLING_DONE, answers_of, as_sent, settle, wake
 
 
-def _fused(taking: str) -> str:
+def _fused(settling: str, taking: str) -> str:
     """Give a claim's parts behind those of a settle, its binds counted on."""
-    moved = re.sub(r"\$(\d+)", lambda bind: f"${int(bind[1]) + _SETTLE_BINDS}", taking)
+    binds = max(int(number) for number in re.findall(r"\$(\d+)", settling))
+    moved = re.sub(r"\$(\d+)", lambda bind: f"${int(bind[1]) + binds}", taking)
     taken = TAKEN.replace("{settled}", "array(select seq from g)")
-    return f"with {SETTLING.strip()},\n{moved}{taken}"
+    return f"with {settling.strip()},\n{moved}{taken}"
 
 
-SETTLE_AND_CLAIM_ONE = _fused(TAKING_ONE)
-SETTLE_AND_CLAIM_MANY = _fused(TAKING_MANY)
-ONE_IN_ORDER = in_both_forms(SETTLE_AND_CLAIM_ONE)
-MANY_IN_ORDER = in_both_forms(SETTLE_AND_CLAIM_MANY)
+SETTLE_AND_CLAIM_ONE = _fused(SETTLING, TAKING_ONE)
+SETTLE_AND_CLAIM_MANY = _fused(SETTLING, TAKING_MANY)
+SETTLE_DONE_AND_CLAIM_ONE = _fused(SETTLING_DONE, TAKING_ONE)
+SETTLE_DONE_AND_CLAIM_MANY = _fused(SETTLING_DONE, TAKING_MANY)
+_TEXTS = {
+    (False, True): in_both_forms(SETTLE_AND_CLAIM_ONE),
+    (False, False): in_both_forms(SETTLE_AND_CLAIM_MANY),
+    (True, True): in_both_forms(SETTLE_DONE_AND_CLAIM_ONE),
+    (True, False): in_both_forms(SETTLE_DONE_AND_CLAIM_MANY),
+}
 
 
 async def settle_and_claim(
@@ -51,12 +57,12 @@ async def settle_and_claim(
         return answers, await claim(db, request)
     order = sorted(range(len(settlements)), key=lambda index: settlements[index].token.fence)
     index_of = {settlements[index].token.fence: index for index in order}
-    columns = columns_of([settlements[index] for index in order])
+    sent = as_sent([settlements[index] for index in order])
     won: set[int] = set()
 
     async def look(is_one: bool, binds_on: BindsOn) -> list[Any]:  # noqa: FBT001 - see `Look`
-        sql = (ONE_IN_ORDER if is_one else MANY_IN_ORDER).on(db)
-        rows: list[Any] = await db.run(lambda conn: conn.fetch(sql, *columns, *binds_on(conn)))
+        sql = _TEXTS[sent.is_plain, is_one].on(db)
+        rows: list[Any] = await db.run(lambda conn: conn.fetch(sql, *sent.columns, *binds_on(conn)))
         won.update(map(index_of.__getitem__, rows[0][SETTLED]))
         return rows
 
