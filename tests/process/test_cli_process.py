@@ -135,13 +135,13 @@ def test_the_schema_goes_up_and_down_and_is_shown(
 ) -> None:
     cli = outlast.on(empty_database_url)
     before = cli("migrate", "status", "--json", code=78).document()
-    assert before == {"current": None, "head": "0002", "is_current": False}
+    assert before == {"current": None, "head": "0003", "is_current": False}
     old = cli("jobs", "list", code=78)
     assert old.err.startswith("error: SCHEMA_OUTDATED: ")
     assert "migrate up" in old.err
-    assert "is at 0002" in cli("migrate", "up").err
-    assert "is at 0002" in cli("migrate", "up").err, "going up twice changes nothing"
-    assert cli("migrate", "status").out.strip() == "current 0002, head 0002"
+    assert "is at 0003" in cli("migrate", "up").err
+    assert "is at 0003" in cli("migrate", "up").err, "going up twice changes nothing"
+    assert cli("migrate", "status").out.strip() == "current 0003, head 0003"
     assert cli("jobs", "list", "--json").documents() == []
     monkeypatch.setattr("sys.stdin", StringIO(""))
     assert cli("migrate", "down", "--to", "base", code=1).out.strip() == ""

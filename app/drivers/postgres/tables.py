@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0002"
+REQUIRED_REVISION = "0003"
 
 _Type = type[TypeEngine[Any]] | TypeEngine[Any]
 
@@ -120,7 +120,6 @@ def _tokens(meta: MetaData) -> None:
         *_needed(seq=BigInteger, worker=Integer),
         *_token(),
         *_needed(claimed_at=_INSTANT, alone=Boolean, abandoned=Boolean),
-        Index("running_worker", "worker"),
     )
     Table("held", meta, Column("job_id", Uuid, primary_key=True), *_token(), *_needed(reason=Text, held_at=_INSTANT))
     Table(

@@ -28,8 +28,9 @@ update outlast.worker set closed_at = outlast.clock() where id = $1 and closed_a
 """
 _WORKERS = """
 select w.*, greatest(0, extract(epoch from outlast.clock() - w.renewed_at) * 1000)::bigint as heartbeat_age_ms,
-  (select count(*) from outlast.running r where r.worker = w.id) as running
+  coalesce(r.running, 0) as running
 from outlast.worker w
+left join (select worker, count(*) as running from outlast.running group by worker) r on r.worker = w.id
 where coalesce(w.closed_at, w.lost_at, outlast.clock()) > outlast.clock() - interval '1 hour'
 order by w.id desc
 """
