@@ -24,11 +24,12 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class BodySignature:
     """How to call a body: which parameter takes the context, and how the payload's fields become parameters.
 
-    `payload_parameter` takes the whole model; without one, `fields` maps parameters to the model's fields. With
-    `may_give_nothing` a body that returns None has no result, and there is nothing to check.
+    `payload_parameter` takes the whole model; without one, `fields` maps parameters to the model's fields. `plan` has
+    each parameter's name, its field if it takes one, and whether it goes by name alone. With `may_give_nothing` a body
+    that returns None has no result, and there is nothing to check.
     """
 
-    order: tuple[inspect.Parameter, ...]
+    plan: tuple[tuple[str, str | None, bool], ...]
     context_parameter: str | None
     payload_parameter: str | None
     fields: Mapping[str, str]
@@ -40,15 +41,13 @@ class BodySignature:
         """Give positional and keyword arguments for one call."""
         positional: list[object] = []
         named: dict[str, object] = {}
-        for parameter in self.order:
-            if parameter.name == self.context_parameter:
-                value: object = context
-            elif parameter.name == self.payload_parameter:
-                value = payload
+        for name, field, is_named in self.plan:
+            if field is not None:
+                value: object = getattr(payload, field)
             else:
-                value = getattr(payload, self.fields[parameter.name])
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                named[parameter.name] = value
+                value = context if name == self.context_parameter else payload
+            if is_named:
+                named[name] = value
             else:
                 positional.append(value)
         return tuple(positional), named
@@ -73,7 +72,10 @@ def read_signature(body: Callable[..., object]) -> BodySignature:
     whole = plain[0] if len(plain) == 1 and _is_model(hints[plain[0].name]) else None
     fields = {} if whole else {parameter.name: f"field_{index}" for index, parameter in enumerate(plain)}
     return BodySignature(
-        order=order,
+        plan=tuple(
+            (parameter.name, fields.get(parameter.name), parameter.kind is inspect.Parameter.KEYWORD_ONLY)
+            for parameter in order
+        ),
         context_parameter=contexts[0] if contexts else None,
         payload_parameter=whole.name if whole else None,
         fields=fields,

@@ -164,7 +164,7 @@ class Carrier:
             if isinstance(stored, Retried | Suspended | Interrupted) and stored.delay is not None:
                 # Said when a job that waits is due, so that this worker looks at that instant rather than by chance.
                 self._bench.on_due(stored.delay)
-            return KIND_OF[type(stored)].value
+            return KIND_OF[type(stored)]
         if answer is not None:
             return self._said_superseded(run, answer)
         return OutcomeKind.LEASE_LOST.value

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...domain.job import ClaimedJob
-from ...domain.outcome import SettleAnswer, Settlement
+from ...domain.outcome import Completed, SettleAnswer, Settlement
 from ..protocol import ClaimRequest
 from .claim import SETTLED, TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
 from .database import Database
@@ -32,6 +32,7 @@ SETTLE_AND_CLAIM_ONE = _fused(SETTLING, TAKING_ONE)
 SETTLE_AND_CLAIM_MANY = _fused(SETTLING, TAKING_MANY)
 SETTLE_DONE_AND_CLAIM_ONE = _fused(SETTLING_DONE, TAKING_ONE)
 SETTLE_DONE_AND_CLAIM_MANY = _fused(SETTLING_DONE, TAKING_MANY)
+_ONE_END = (Completed(),)  # as good as many, for who is to be woken
 _TEXTS = {
     (False, True): in_both_forms(SETTLE_AND_CLAIM_ONE),
     (False, False): in_both_forms(SETTLE_AND_CLAIM_MANY),
@@ -67,5 +68,5 @@ async def settle_and_claim(
         return rows
 
     claimed = await claim_by(db, request, first=look)
-    await wake(db, (settlements[index].outcome for index in won))
+    await wake(db, [settlements[index].outcome for index in won] if not sent.is_plain else _ONE_END[: len(won)])
     return await answers_of(db, settlements, won), claimed
