@@ -109,8 +109,8 @@ RELEASE = Target(
         Mutant("worker not closed", "w.closed_at is null and "),
         Mutant("lease not passed", " and w.lease_until > outlast.clock()"),
         Mutant("lock order", " order by r.job_id for update", " for update"),
-        Mutant("reconcile: own worker", "r.worker = $1 and "),
-        Mutant("reconcile: not held", "not (r.seq = any($2::bigint[])) and ", "cardinality($2::bigint[]) >= 0 and "),
+        Mutant("reconcile: own worker", "o.worker = $1 and "),
+        Mutant("reconcile: not held", "not (o.seq = any($2::bigint[]))", "cardinality($2::bigint[]) >= 0"),
     ),
 )
 

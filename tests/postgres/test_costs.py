@@ -16,6 +16,7 @@ from app.domain.job import WorkerId
 from app.drivers.postgres.claim import CLAIM_MANY, CLAIM_ONE, columns_of
 from app.drivers.postgres.connect import connect, dsn_of
 from app.drivers.postgres.low_water import LowWater
+from app.drivers.postgres.release import RECONCILE
 from tests.postgres.meter import Meter, buffers, metered, pile_finished, pile_ready, wal_position
 from tests.support.made import QUEUE, new_job
 
@@ -270,3 +271,17 @@ async def test_a_process_that_claims_on_walks_no_dead_entries(lone_url: str, sql
         while await meter.claim(worker, ROOM):
             pass
         assert await claims.idle_cost(sql, water=water) <= 14
+
+
+async def test_a_reconcile_reads_what_runs_as_it_lies(claims: Claims, database_url: str) -> None:
+    """Measured 228 pages; by an index it was 20,025, each of 20,000 dead claims looked at by itself."""
+    async with _admin(database_url) as reader, reader.transaction(isolation="repeatable_read"):
+        await reader.fetchval("select count(*) from outlast.job")
+        await claims.connection.execute(
+            "insert into outlast.running(job_id, seq, worker, queue, rank, name_id)"
+            f" select gen_random_uuid(), i, {claims.worker}, '', 1, 1 from generate_series(1, 20000) i"
+        )
+        await claims.connection.execute("delete from outlast.running")
+        pages, rows = await buffers(claims.connection, RECONCILE, (claims.worker, []))
+    assert rows == 0
+    assert pages <= 1_000

@@ -48,12 +48,15 @@ with taken as materialized (
   order by r.job_id limit $1 for update of r skip locked),
 gone as (delete from outlast.running where job_id = any(array(select job_id from taken)) returning *),"""  # noqa: S608  fragments of our own
 
-# The worker's row comes before its claims; a reaper that has some of them is waited for, and keeps what it took.
+# The worker's row comes before its claims; a reaper that has some of them is waited for, and keeps what it took. They
+# are found as they lie, without an index, and locked in the order of their ids.
 _TAKE_OWN = """
 with closing as (
   update outlast.worker set closed_at = coalesce(closed_at, outlast.clock()) where id = $1 returning id),
 taken as materialized (
-  select job_id from outlast.running where worker = $1 and (select count(*) from closing) >= 0
+  select job_id from outlast.running
+  where job_id = any(array(select o.job_id from outlast.running o where o.worker = $1))
+    and (select count(*) from closing) >= 0
   order by job_id for update),
 gone as (
   delete from outlast.running where worker = $1 and job_id = any(array(select job_id from taken)) returning *),"""

@@ -34,7 +34,12 @@ select queue, rank & -2, job_id, name_id, attempt - 1, claim_no, crashes, interr
 from gone order by seq returning job_id
 """
 RELEASE = _BACK.replace("{which}", _NAMED)
-RECONCILE = _BACK.replace("{which}", f"r.worker = $1 and not (r.seq = any($2::bigint[])) and {_MAY_WRITE.strip()}")
+# All that runs is read as it lies: in the order of an index, each dead entry behind a pinned snapshot would be looked
+# at by itself. What was found is then locked in order; a claim's worker and sequence never change.
+_NOT_HELD = """
+r.job_id = any(array(
+  select o.job_id from outlast.running o where o.worker = $1 and not (o.seq = any($2::bigint[]))))"""
+RECONCILE = _BACK.replace("{which}", f"{_NOT_HELD.strip()} and {_MAY_WRITE.strip()}")
 _ISOLATE = f"update outlast.running r set alone = true where {_NAMED} returning job_id"  # noqa: S608  our own
 
 
