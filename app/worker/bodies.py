@@ -89,10 +89,19 @@ class Bodies:
                     waits_for = context.run(call.send, None)
                 except StopIteration as stop:
                     self._over(run, _unless_cancelled(task, stop.value))
+                except BaseException as error:  # noqa: BLE001 - ours, or an exit that struck while an error was sorted
+                    self._over(run, Raised(error=error_info(error)))
                 else:
                     is_passed_on = True
                     self._carry_on()
-                    self._over(run, _unless_cancelled(task, await _steps(call, context, waits_for)))
+                    try:
+                        ended = await _steps(call, context, waits_for)
+                    except GeneratorExit as error:
+                        # A child of the body's raised it, which closes the body; else the loop is gone, and so is this.
+                        if asyncio.current_task(task.get_loop()) is not task:
+                            raise
+                        ended = Raised(error=error_info(error))
+                    self._over(run, _unless_cancelled(task, ended))
                     return
                 if _marks(task) != unmarked or self._monotonic() >= until:
                     return
@@ -133,6 +142,8 @@ def _steps(
             waits_for = context.run(call.send, value) if failure is None else context.run(call.throw, failure)
         except StopIteration as stop:
             return cast("Ended", stop.value)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return Raised(error=error_info(error))
 
 
 async def _cancelled() -> Ended:

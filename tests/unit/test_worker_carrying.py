@@ -207,6 +207,23 @@ async def test_a_body_is_cancelled_where_it_waits_and_never_called_when_cancelle
     assert isinstance(stage.ended["unbegun"], Raised)
 
 
+async def test_a_child_that_raises_what_closes_a_coroutine_ends_its_body_alone() -> None:
+    stage = Stage()
+
+    async def child() -> None:
+        raise GeneratorExit
+
+    async def waits_for_it() -> None:
+        await asyncio.get_running_loop().create_task(child())
+
+    stage.begin("it", waits_for_it)
+    stage.begin("after")
+    await stage.until_ended("it", "after")
+    ended = stage.ended["it"]
+    assert isinstance(ended, Raised)
+    assert ended.error.type == "GeneratorExit"
+
+
 async def test_after_a_slice_of_time_the_loop_gets_its_turn() -> None:
     now = [0.0]
     stage = Stage(monotonic=lambda: now[0])
