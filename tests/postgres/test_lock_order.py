@@ -6,8 +6,8 @@ import pytest
 
 from app.domain.outcome import Completed, SettleAnswer, Settlement
 from app.drivers.postgres.lock_order import in_both_forms
-from app.drivers.postgres.settle import SETTLE, SETTLE_IN_ORDER
-from app.drivers.postgres.settle_and_claim import MANY_IN_ORDER, ONE_IN_ORDER
+from app.drivers.postgres.settle import SETTLE, SETTLE_DONE_IN_ORDER, SETTLE_IN_ORDER
+from app.drivers.postgres.settle_and_claim import IN_ORDER
 from tests.postgres.arena import Arena, Seat
 from tests.support.drivers import with_token
 
@@ -21,15 +21,16 @@ async def _reads_the_table(seat: Seat) -> None:
 
 
 @pytest.mark.parametrize("plans_are_ours", [True, False])
+@pytest.mark.parametrize("is_keyed", [True, False])
 async def test_a_settle_on_a_plan_of_the_servers_own_locks_claims_by_their_ids(
-    arena: Arena, *, plans_are_ours: bool
+    arena: Arena, *, plans_are_ours: bool, is_keyed: bool
 ) -> None:
     worker = await arena.register()
     first, second = await arena.enqueue(priority=9), await arena.enqueue(priority=0)
     # Claimed the other way round: the second's row lies before the first's in the table.
     tokens = {job.token.job_id: job.token for job in (await arena.claim_one(worker), await arena.claim_one(worker))}
     assert list(tokens) == [second, first]
-    both = [Settlement(token=tokens[job_id], outcome=Completed()) for job_id in (first, second)]
+    both = [Settlement(tokens[job_id], Completed(), is_keyed) for job_id in (first, second)]
 
     async def settle(seat: Seat) -> tuple[SettleAnswer, ...]:
         await _reads_the_table(seat)
@@ -47,7 +48,10 @@ async def test_a_settle_on_a_plan_of_the_servers_own_locks_claims_by_their_ids(
     assert await settling.result() == (SettleAnswer.SETTLED, SettleAnswer.SETTLED)
 
 
-async def test_the_form_that_locks_first_settles_by_the_whole_token_and_by_nothing_less(arena: Arena) -> None:
+@pytest.mark.parametrize("is_keyed", [True, False])
+async def test_the_form_that_locks_first_settles_by_the_whole_token_and_by_nothing_less(
+    arena: Arena, *, is_keyed: bool
+) -> None:
     worker = await arena.register()
     one, two = (await arena.running(worker)).token, (await arena.running(worker)).token
     async with arena.holding() as seat:
@@ -58,9 +62,10 @@ async def test_the_form_that_locks_first_settles_by_the_whole_token_and_by_nothi
             with_token(one, claim_no=one.claim_no + 1),
             with_token(one, worker_id=await arena.register()),
         ):
-            assert await seat.settle(wrong, Completed()) is not SettleAnswer.SETTLED
+            (answer,) = await seat.driver.settle([Settlement(wrong, Completed(), is_keyed)])
+            assert answer is not SettleAnswer.SETTLED
         assert await arena.bucket(one.job_id) == "running"
-        both = [Settlement(token=token, outcome=Completed()) for token in (two, one)]
+        both = [Settlement(token, Completed(), is_keyed) for token in (two, one)]
         assert set(await seat.driver.settle(both)) == {SettleAnswer.SETTLED}
         await seat.commit()
     assert [await arena.bucket(token.job_id) for token in (one, two)] == ["finished", "finished"]
@@ -85,7 +90,7 @@ async def test_the_form_that_locks_first_settles_a_claim_that_was_marked_meanwhi
 
 
 def test_only_the_form_for_a_plan_of_the_servers_own_pays_for_a_lock() -> None:
-    for settling in (SETTLE_IN_ORDER, ONE_IN_ORDER, MANY_IN_ORDER):
+    for settling in (SETTLE_IN_ORDER, SETTLE_DONE_IN_ORDER, *IN_ORDER.values()):
         assert "order by r.job_id for update" not in settling.usual
         assert settling.locking_first.count("order by r.job_id for update") == 1
     assert SETTLE_IN_ORDER.usual == SETTLE

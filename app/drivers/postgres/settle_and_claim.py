@@ -33,7 +33,8 @@ SETTLE_AND_CLAIM_MANY = _fused(SETTLING, TAKING_MANY)
 SETTLE_DONE_AND_CLAIM_ONE = _fused(SETTLING_DONE, TAKING_ONE)
 SETTLE_DONE_AND_CLAIM_MANY = _fused(SETTLING_DONE, TAKING_MANY)
 _ONE_END = (Completed(),)  # as good as many, for who is to be woken
-_TEXTS = {
+# By whether all are plain ends, and whether the claim is from one queue.
+IN_ORDER = {
     (False, True): in_both_forms(SETTLE_AND_CLAIM_ONE),
     (False, False): in_both_forms(SETTLE_AND_CLAIM_MANY),
     (True, True): in_both_forms(SETTLE_DONE_AND_CLAIM_ONE),
@@ -62,7 +63,7 @@ async def settle_and_claim(
     won: set[int] = set()
 
     async def look(is_one: bool, binds_on: BindsOn) -> list[Any]:  # noqa: FBT001 - see `Look`
-        sql = _TEXTS[sent.is_plain, is_one].on(db)
+        sql = IN_ORDER[sent.is_plain, is_one].on(db)
         rows: list[Any] = await db.run(lambda conn: conn.fetch(sql, *sent.columns, *binds_on(conn)))
         won.update(map(index_of.__getitem__, rows[0][SETTLED]))
         return rows
