@@ -66,18 +66,22 @@ async def test_a_verb_after_another_asks_the_pool_for_nothing(pool: Pool) -> Non
     assert pool.asked == 1
 
 
-async def test_a_new_connection_costs_no_statement_but_the_verbs_own(database_url: str, folder: Path) -> None:
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_checking_out_and_in_sends_nothing(database_url: str, folder: Path, *, is_alone: bool) -> None:
     async with proxy_to(database_url, folder) as proxy:
         engine = create_engine(proxy.url, pool_size=_SIZE)
-        db = Database(engine, is_alone=True)
-        async with db.raw() as first:
-            await first.fetchval("select 1")  # the engine asks its first connection what server this is
+        db = Database(engine, is_alone=is_alone)
+        try:
+            async with db.raw() as first:
+                await first.fetchval("select 1")
             every = proxy.count("")
-            async with db.raw() as second:
-                await second.fetchval("select 2")
-            assert every.count == 1
-        await db.close()
-        await engine.dispose()
+            for _ in range(3):
+                async with db.raw() as again:
+                    await again.execute("select 1")
+            assert every.count == 3
+        finally:
+            await db.close()
+            await engine.dispose()
 
 
 async def test_the_connection_used_last_is_used_next(pool: Pool) -> None:
