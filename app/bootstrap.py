@@ -6,6 +6,7 @@ one process; the command line and `main` call it for everything else.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -17,6 +18,7 @@ from secrets import SystemRandom
 
 from . import __version__
 from .control.catalogue import TypeCatalogue
+from .control.drain import DrainControl
 from .control.fleet import FleetControl
 from .control.jobs import JobControl
 from .control.queues import QueueControl
@@ -38,6 +40,8 @@ from .http.services import HttpServices
 from .jobs.admission import Admission
 from .jobs.client import Client
 from .jobs.registry import load_registry
+from .lifecycle.overheard import ask_to_leave, overheard
+from .lifecycle.shutdown import Shutdown
 from .observability.logging import LogFormat, open_log
 from .observability.metrics import Metrics
 from .observability.telemetry import Telemetry
@@ -117,6 +121,7 @@ def build_services(
     auth: Auth,
     is_started: Callable[[], bool],
     is_draining: Callable[[], bool],
+    drain: DrainControl,
 ) -> HttpServices:
     """Build what the HTTP routes are given."""
     catalogue, waiters = TypeCatalogue(driver), ResultWaiters(driver)
@@ -125,6 +130,7 @@ def build_services(
         queues=QueueControl(driver),
         catalogue=catalogue,
         fleet=FleetControl(driver),
+        drain=drain,
         waiters=waiters,
         auth=auth,
         telemetry=telemetry,
@@ -203,6 +209,12 @@ def asgi_app() -> DeferredApp:
 def _build_asgi() -> Application:
     settings = Settings.read()
     telemetry, driver, started = build_telemetry(settings), build_driver(settings), threading.Event()
+    leaving = Shutdown(drain_seconds=settings.drain_seconds, telemetry=telemetry)
+
+    def begin(by: str) -> None:
+        leaving.request(by)
+        ask_to_leave()
+
     services = build_services(
         settings,
         driver,
@@ -210,17 +222,26 @@ def _build_asgi() -> Application:
         # Which address uvicorn binds to is not known here, so a key is always asked for.
         auth=build_auth(settings, host="", is_dev=False),
         is_started=started.is_set,
-        is_draining=lambda: False,
+        is_draining=lambda: leaving.is_draining,
+        drain=DrainControl(status=leaving.status, begin=begin),
     )
 
     @asynccontextmanager
     async def around() -> AsyncIterator[None]:
         await open_driver(driver, within=timedelta(seconds=settings.start_seconds))
         started.set()
-        try:
-            yield
-        finally:
-            await close_driver(driver)
+        loop = asyncio.get_running_loop()
+
+        def hear(name: str) -> None:
+            leaving.request(name)
+            # The server waits for every request under way, also for those that wait for a job.
+            loop.call_soon_threadsafe(services.waiters.stop)
+
+        with overheard(hear):
+            try:
+                yield
+            finally:
+                await close_driver(driver)
 
     return create_app(services, around=around)
 

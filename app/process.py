@@ -26,6 +26,7 @@ from .bootstrap import (
     build_worker,
     code_version,
 )
+from .control.drain import DrainControl
 from .domain.errors import SettingsInvalid
 from .drivers.opening import close_driver, open_driver
 from .http.admin import AdminListener, AdminProbes, on_loop
@@ -35,9 +36,10 @@ from .http.probes import check_readiness
 from .http.role import ApiRole
 from .http.server import HttpServer
 from .lifecycle.heap import settle_heap
+from .lifecycle.main_run import run_process
 from .lifecycle.pulse import LoopPulse
 from .lifecycle.role import Announcer, Role
-from .lifecycle.shutdown import Shutdown, run_process
+from .lifecycle.shutdown import Shutdown
 from .settings import Settings
 from .worker.containment import contain_tasks
 
@@ -73,6 +75,7 @@ class Process:
         self._telemetry = build_telemetry(settings)
         self._driver = build_driver(settings)
         self._shutdown = Shutdown(drain_seconds=settings.drain_seconds, telemetry=self._telemetry)
+        self._drain = DrainControl(status=self._shutdown.status, begin=self._shutdown.request)
         self._pulse = LoopPulse(patience_seconds=settings.loop_stall_seconds)
         self._started = threading.Event()
         self._bind = address_of(settings.bind, "OUTLAST_BIND")
@@ -143,6 +146,7 @@ class Process:
             auth=auth,
             is_started=self._started.is_set,
             is_draining=self._is_draining,
+            drain=self._drain,
         )
         server = HttpServer(
             create_app(services),
@@ -165,6 +169,7 @@ class Process:
             is_started=self._started.is_set,
             readiness=ready,
             metrics=self._telemetry.metrics.render,
+            drain=self._drain,
             version={"version": __version__, "code_version": code_version(self._settings)},
         )
         return AdminListener(probes, host=self._admin_bind[0], port=self._admin_bind[1])

@@ -1,8 +1,8 @@
-"""The admin listener: probes and metrics on a port and threads of their own.
+"""The admin listener: probes, metrics and the drain on a port and threads of their own.
 
 A process whose event loop is blocked, or that drains, still shows itself here; it is the last thing to be closed.
 It is unauthenticated and meant for a loopback or cluster-internal address: nothing here names a tenant, a payload or
-an address. Used by every process that has a role, workers included.
+an address, and only this machine may ask for a drain. Used by every process that has a role, workers included.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..control.drain import DrainControl
 from ..control.render import render
 from ..domain.errors import SettingsInvalid
 from .headers import METRICS_MEDIA_TYPE, SECURITY_HEADERS
@@ -26,6 +28,10 @@ _Answer = tuple[int, str, bytes]
 _IDLE_SECONDS = 10
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
+_MOST_SKIPPED = 65_536
+# What a browser sends with a page's request, and a proxy with somebody else's.
+_FOR_OTHERS = ("Origin", "Forwarded", "X-Forwarded-For", "Via")
+_NOT_FOUND: _Answer = (404, _TEXT, b"not found\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,7 @@ class AdminProbes:
     is_started: Callable[[], bool]
     readiness: Callable[[], Readiness]
     metrics: Callable[[], bytes]
+    drain: DrainControl
     version: Mapping[str, str]
 
 
@@ -111,39 +118,79 @@ def _server_class(host: str) -> type[ThreadingHTTPServer]:
     return _Server
 
 
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one connection; what it answers with is a process's own, see `_handler_class`."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "outlast"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+    gets: Mapping[str, Callable[[], _Answer]] = {}
+    posts: Mapping[str, Callable[[], _Answer]] = {}
+
+    def do_GET(self) -> None:
+        answer = self.gets.get(urlsplit(self.path).path)
+        self._reply(*(answer() if answer else _NOT_FOUND))
+
+    do_HEAD = do_GET  # noqa: N815 - the names are http.server's
+
+    def do_POST(self) -> None:
+        self._skip_body()
+        answer = self.posts.get(urlsplit(self.path).path)
+        if answer is not None and not self._is_own_machine():
+            self._reply(403, _TEXT, b"only from this machine, and not from a web page\n")
+        else:
+            self._reply(*(answer() if answer else _NOT_FOUND))
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        """Probes come every few seconds; they are not logged."""
+
+    def _is_own_machine(self) -> bool:
+        """Say whether the caller is here: no proxy that speaks for others, and no page in a browser."""
+        return _is_loopback(self.client_address[0]) and not any(name in self.headers for name in _FOR_OTHERS)
+
+    def _skip_body(self) -> None:
+        """Read past a small body: an answer to a client that is still sending may be lost."""
+        self.close_connection = True
+        length = self.headers.get("Content-Length", "0")
+        if length.isascii() and length.isdecimal():
+            self.rfile.read(min(int(length[:9]), _MOST_SKIPPED))
+
+    def _reply(self, status: int, media_type: str, body: bytes) -> None:
+        self.send_response(status)
+        for name, value in SECURITY_HEADERS:
+            self.send_header(name, value)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
 def _handler_class(probes: AdminProbes) -> type[BaseHTTPRequestHandler]:
-    answers: Mapping[str, Callable[[], _Answer]] = {
-        "/livez": lambda: _word(is_well=probes.is_live()),
-        "/startupz": lambda: _word(is_well=probes.is_started()),
-        "/readyz": lambda: _readiness(probes.readiness()),
-        "/metrics": lambda: (200, METRICS_MEDIA_TYPE, probes.metrics()),
-        "/version": lambda: (200, _JSON, render(probes.version)),
-    }
+    class _Bound(_Handler):
+        gets = {  # noqa: RUF012 - of a class that is made once a listener
+            "/livez": lambda: _word(is_well=probes.is_live()),
+            "/startupz": lambda: _word(is_well=probes.is_started()),
+            "/readyz": lambda: _readiness(probes.readiness()),
+            "/metrics": lambda: (200, METRICS_MEDIA_TYPE, probes.metrics()),
+            "/v1/drain": lambda: (200, _JSON, _line(probes.drain.here())),
+            "/version": lambda: (200, _JSON, render(probes.version)),
+        }
+        posts = {  # noqa: RUF012 - same
+            "/v1/drain": lambda: (202, _JSON, _line(probes.drain.start(by="this machine"))),
+        }
 
-    class _Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        server_version = "outlast"
-        sys_version = ""
-        timeout = _IDLE_SECONDS
+    return _Bound
 
-        def do_GET(self) -> None:
-            answer = answers.get(urlsplit(self.path).path)
-            status, media_type, body = answer() if answer else (404, _TEXT, b"not found\n")
-            self.send_response(status)
-            for name, value in SECURITY_HEADERS:
-                self.send_header(name, value)
-            self.send_header("Content-Type", media_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
 
-        do_HEAD = do_GET  # noqa: N815 - the names are http.server's
+def _line(document: Mapping[str, object]) -> bytes:
+    return render(document) + b"\n"
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-            """Probes come every few seconds; they are not logged."""
 
-    return _Handler
+def _is_loopback(host: str) -> bool:
+    address = ip_address(host)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _word(*, is_well: bool) -> _Answer:

@@ -45,9 +45,14 @@ class ApiRole(Role):
         try:
             while not await first_of(life.is_leaving, self._server.has_ended, within=_COUNT_SECONDS):
                 await self._refresh()
+            life.idle()
+            if not self._server.has_ended.is_set():
+                # Requests are answered while others end their work: load balancers need time to look elsewhere.
+                await life.budget.wait(life.is_closing, until=lambda budget: budget.abandon_at)
         finally:
             life.idle()
-            await self._server.stop()
+            left = life.budget.remaining(life.budget.deadline)
+            await self._server.stop(within=None if left is None else left / 2)
 
     async def _refresh(self) -> None:
         try:

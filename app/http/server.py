@@ -76,11 +76,15 @@ class HttpServer:
         if not started.is_set():
             await self._task
 
-    async def stop(self) -> None:
+    async def stop(self, *, within: float | None = None) -> None:
         """Take no more connections, let requests under way end in the graceful time, return when all is closed.
 
-        Raises what a server that ended by itself died of.
+        `within` (seconds) shortens that time. Raises what a server that ended by itself died of.
         """
+        if within is not None:
+            graceful = self._server.config.timeout_graceful_shutdown or 0
+            # Declared in whole seconds, and used as the timeout of a wait.
+            self._server.config.timeout_graceful_shutdown = cast("int", min(graceful, within))
         self._server.should_exit = True
         if self._task is not None:
             await self._task

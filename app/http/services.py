@@ -12,6 +12,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from ..control.catalogue import TypeCatalogue
+from ..control.drain import DrainControl
 from ..control.fleet import FleetControl
 from ..control.jobs import JobControl
 from ..control.queues import QueueControl
@@ -32,6 +33,7 @@ class HttpServices:
     queues: QueueControl
     catalogue: TypeCatalogue
     fleet: FleetControl
+    drain: DrainControl
     waiters: ResultWaiters
     auth: Auth
     telemetry: Telemetry

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from .tasks import first_of
@@ -51,6 +52,7 @@ class DrainBudget:
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._tightened = asyncio.Event()
+        self._limits: list[asyncio.Timeout] = []
         self.first: DrainNotice | None = None
         self.deadline: float | None = None
         self.cancel_at: float | None = None
@@ -68,6 +70,8 @@ class DrainBudget:
         self.cancel_at = _earlier(self.cancel_at, notice.cancel_at)
         self.abandon_at = _earlier(self.abandon_at, notice.abandon_at)
         self._tightened.set()
+        for limit in self._limits:
+            self._tighten(limit)
 
     def remaining(self, instant: float | None) -> float | None:
         """Give the seconds until an instant, never negative; None stays None."""
@@ -85,6 +89,26 @@ class DrainBudget:
                 return done.is_set()
             await first_of(done, self._tightened, within=left)
         return True
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[None]:
+        """Cut what is inside after `seconds`, or at the deadline if that is sooner; a bind that lands meanwhile counts.
+
+        Raises:
+            TimeoutError: it was cut.
+        """
+        async with asyncio.timeout(seconds) as limit:
+            self._limits.append(limit)
+            try:
+                self._tighten(limit)
+                yield
+            finally:
+                self._limits.remove(limit)
+
+    def _tighten(self, limit: asyncio.Timeout) -> None:
+        left, when = self.remaining(self.deadline), limit.when()
+        if left is not None and when is not None:
+            limit.reschedule(min(when, asyncio.get_running_loop().time() + left))
 
 
 def _earlier(current: float | None, other: float) -> float:

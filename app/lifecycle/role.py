@@ -12,9 +12,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Protocol
 
 from ..domain.errors import Draining, Internal
 from .drain import DrainBudget, DrainNotice
+from .status import HeldRun, Tally
 from .tasks import first_of, start_task
 
 
@@ -35,10 +37,13 @@ class Life:
         self.budget = DrainBudget(monotonic=monotonic)
         self.is_running = asyncio.Event()
         self.is_leaving = asyncio.Event()
+        self.is_closing = asyncio.Event()
         self.is_idle = asyncio.Event()
         self.is_failed = asyncio.Event()
         self.is_over = asyncio.Event()
         self.failure: BaseException | None = None
+        # Of the process's drain, there as soon as that begins, also while the loop is blocked.
+        self.notice: DrainNotice | None = None
 
     def running(self) -> None:
         """Say that the role runs; `start` returns."""
@@ -54,11 +59,37 @@ class Life:
         self.is_failed.set()
 
 
-class Role(ABC):
-    """A long-lived part of a process."""
+class Hooks(Protocol):
+    """Who drains a role that somebody else started, when the process is told to leave."""
 
-    def __init__(self, name: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    @property
+    def is_draining(self) -> bool:
+        """Say whether the process was told already."""
+        ...
+
+    def hook(self, role: Role) -> None:
+        """Drain this role, too; once, however often it is asked for. On the role's loop."""
+        ...
+
+    def unhook(self, role: Role) -> None:
+        """Drain it no more."""
+        ...
+
+
+class Role(ABC):
+    """A long-lived part of a process.
+
+    `hooks` drains the role with its process from each start to the end of that life; without, whoever started the role
+    has to stop it. `is_shown`: worth a name in what the process shows of itself.
+    """
+
+    is_shown = True
+
+    def __init__(
+        self, name: str, *, monotonic: Callable[[], float] = time.monotonic, hooks: Hooks | None = None
+    ) -> None:
         self.name = name
+        self._hooks = hooks
         self._monotonic = monotonic
         self._life: Life | None = None
         self._last_failure: BaseException | None = None
@@ -85,20 +116,35 @@ class Role(ABC):
         """Give what the life at hand, or else the last one, failed of."""
         return self._last_failure if self._life is None else self._life.failure
 
-    def held(self) -> tuple[str, ...]:
-        """Name the work in hand; read from any thread when a process is ended at once."""
+    def held(self) -> tuple[HeldRun, ...]:
+        """Give the work in hand. Any thread."""
         return ()
+
+    def tally(self) -> Tally:
+        """Count what became of the work that the last drain told to stop. Any thread."""
+        return Tally()
+
+    def warn(self, notice: DrainNotice) -> None:
+        """Leave word of a drain for threads of the role's own: the loop may be blocked. Safe in a signal handler."""
+        life = self._life
+        if life is not None and life.notice is None:
+            life.notice = notice
 
     async def start(self) -> None:
         """Start, and return once running; on a role that runs, nothing. Concurrent starts join.
 
         Raises:
-            Draining: the role is leaving, or was told to leave before it ran. A stopped role can be started again.
+            Draining: the role is leaving, or was told to leave before it ran, or its process is leaving. A stopped role
+                can be started again.
         """
         if self.phase is Phase.LEAVING:
             raise self._refused("is leaving")
+        if self._hooks is not None and self._hooks.is_draining:
+            raise self._refused("belongs to a process that is leaving")
         life = self._life
         if life is None:
+            if self._hooks is not None:
+                self._hooks.hook(self)
             life = self._life = Life(monotonic=self._monotonic)
             self._task = start_task(self._run(life), name=f"outlast.{self.name}")
         await first_of(life.is_running, life.is_over)
@@ -116,6 +162,7 @@ class Role(ABC):
         if life is None:
             return
         life.is_leaving.set()
+        life.is_closing.set()
         await life.is_over.wait()
         if life.failure is not None:
             raise life.failure
@@ -128,6 +175,7 @@ class Role(ABC):
         life = self._life
         if life is None:
             return
+        self.warn(notice)
         life.budget.bind(notice)
         life.is_leaving.set()
         self.told(life, notice)
@@ -148,7 +196,10 @@ class Role(ABC):
 
     @abstractmethod
     async def live(self, life: Life) -> None:
-        """Be the role: call `life.running()`, end soon after `life.is_leaving` or by the budget, leave nothing open."""
+        """Be the role: call `life.running()`, end soon after `life.is_leaving` or by the budget, leave nothing open.
+
+        A role that others still need while they leave ends after `life.is_closing`, which `stop` sets.
+        """
 
     async def _run(self, life: Life) -> None:
         try:
@@ -164,6 +215,8 @@ class Role(ABC):
             self._last_failure = life.failure
             self._life = None
             self._task = None
+            if self._hooks is not None:
+                self._hooks.unhook(self)
             life.idle()
             life.is_over.set()
 
@@ -173,6 +226,8 @@ class Role(ABC):
 
 class Announcer(Role):
     """Says once that every role before it runs; it has nothing else to do."""
+
+    is_shown = False
 
     def __init__(self, announce: Callable[[], None]) -> None:
         super().__init__("announcer")

@@ -13,8 +13,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from enum import IntEnum
 from types import FrameType
 from typing import Any
@@ -22,10 +22,11 @@ from typing import Any
 from ..observability.logging import flush_log
 from ..observability.telemetry import Telemetry
 from .drain import DrainNotice
-from .loop_run import closing, run_until_done
 from .role import Role
+from .status import DrainPhase, DrainStatus
 from .tasks import start_in, start_task
 from .watchdog import Watchdog, briefly
+from .watching import status_of, wall_clock
 
 _WATCHDOG_MARGIN_SECONDS = 2.0
 _THREADS_SECONDS = 1.0  # for idle threads to notice that their pool was shut down
@@ -41,7 +42,11 @@ class ExitCode(IntEnum):
 
 
 class Shutdown:
-    """Leaves in order when told to. `drain_seconds` is the whole budget, from the first signal to the end."""
+    """Leaves in order when told to. `drain_seconds` is the whole budget, from the first signal to the end.
+
+    It drives the roles handed to `serve`; a role that was built with it as its `hooks` is only told, and stopped by
+    whoever started it.
+    """
 
     def __init__(
         self,
@@ -50,18 +55,29 @@ class Shutdown:
         telemetry: Telemetry,
         end: Callable[[int], object] = os._exit,
         monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime] = wall_clock,
     ) -> None:
-        self.notice: DrainNotice | None = None
+        self._notices: dict[str, tuple[DrainNotice, datetime]] = {}  # at most one
         self._seconds = drain_seconds
         self._telemetry = telemetry
         self._end = end
         self._monotonic = monotonic
+        self._wall = wall
         self._first_sigint: float | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._requested = asyncio.Event()
         self._roles: tuple[Role, ...] = ()
+        self._hooked: tuple[Role, ...] = ()
+        self._phase: DrainPhase | None = None
+        self._has_left = False
         self._watchdog: Watchdog | None = None
         self._is_late = False
+
+    @property
+    def notice(self) -> DrainNotice | None:
+        """Give what the process was told, None while it stays. Any thread."""
+        told = self._notices.get("first")
+        return None if told is None else told[0]
 
     @property
     def is_draining(self) -> bool:
@@ -86,16 +102,20 @@ class Shutdown:
 
     def request(self, cause: str) -> DrainNotice:
         """Ask for the drain, or join the one under way. Safe from any thread and in a signal handler."""
-        if self.notice is None:
-            self.notice = DrainNotice(cause=cause, started=self._monotonic(), seconds=self._seconds)
+        asked = DrainNotice(cause=cause, started=self._monotonic(), seconds=self._seconds)
+        # Of two threads at once one is first; a lock could be held by the very code that a signal interrupts.
+        notice, _ = self._notices.setdefault("first", (asked, self._wall()))
+        if notice is asked:
             if self._watchdog is not None:
                 self._watchdog.arm(
-                    self.notice.deadline + _WATCHDOG_MARGIN_SECONDS,
+                    notice.deadline + _WATCHDOG_MARGIN_SECONDS,
                     code=ExitCode.ABANDONED,
                     why="the drain did not end by itself",
                 )
+            for role in (*self._roles, *self._hooked):
+                role.warn(notice)
             self._hand_over()
-        return self.notice
+        return notice
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = self._monotonic()
@@ -111,7 +131,45 @@ class Shutdown:
         loop = self._loop
         if loop is None or loop.is_closed():
             return  # told before the roles were there: `serve` looks
-        loop.call_soon_threadsafe(self._requested.set)
+        loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self._requested.set()
+        for role in self._hooked:
+            role.drain(self.request("told"))
+
+    # --- roles of somebody else's -------------------------------------------------------------------------------------
+
+    def hook(self, role: Role) -> None:
+        """Drain a role that its owner started; once, however often it is hooked. On the role's loop."""
+        self._loop = asyncio.get_running_loop()
+        if role not in self._hooked:
+            self._hooked = (*self._hooked, role)
+
+    def unhook(self, role: Role) -> None:
+        """Drain it no more; one that has left in a drain is still counted in the drain's status."""
+        if not self.is_draining:
+            self._hooked = tuple(other for other in self._hooked if other is not role)
+
+    async def wait_requested(self) -> DrainNotice:
+        """Wait until the process is told to leave; a program that starts its roles itself then stops them."""
+        self._listen()
+        await self._requested.wait()
+        return self.request("told")
+
+    # --- being watched ------------------------------------------------------------------------------------------------
+
+    def status(self) -> DrainStatus:
+        """Show the drain as it is now. Any thread, also while the loop is blocked."""
+        notice, since = self._notices.get("first") or (None, None)
+        return status_of(
+            (*self._roles, *self._hooked),
+            notice=notice,
+            since=since,
+            phase=self._phase,
+            has_left=self._has_left,
+            now=self._monotonic(),
+        )
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -151,6 +209,7 @@ class Shutdown:
                 self.request("cancelled")
                 self._telemetry.role_failed("process", error)
         code = await self._drain(failures)
+        self._has_left = True
         self._telemetry.drain_ended(exit_code=code, seconds=self._monotonic() - self.request("over").started)
         if cancelled is not None:
             raise cancelled
@@ -195,20 +254,24 @@ class Shutdown:
     async def _drain(self, failures: list[BaseException]) -> int:
         notice = self.request("start failed")
         self._telemetry.drain_started(cause=notice.cause, seconds=notice.seconds)
-        self._telemetry.drain_phase("accept")
+        self._enter(DrainPhase.ACCEPT)
         for role in self._roles:
             role.drain(notice)
-        self._telemetry.drain_phase("in-flight")
+        self._enter(DrainPhase.INFLIGHT)
         async with asyncio.TaskGroup() as group:
             for role in self._roles:
                 start_in(group, role.wait_idle(), name=f"outlast.idle.{role.name}")
-        self._telemetry.drain_phase("close")
+        self._enter(DrainPhase.CLOSE)
         for role in self._roles:
             failures += await self._close(role, notice, failures)
         if failures:
             return ExitCode.LOOP_DIED
         is_abandoned = self._is_late or any(role.abandoned for role in self._roles)
         return ExitCode.ABANDONED if is_abandoned else ExitCode.CLEAN
+
+    def _enter(self, phase: DrainPhase) -> None:
+        self._phase = phase
+        self._telemetry.drain_phase(phase.value)
 
     async def _close(self, role: Role, notice: DrainNotice, known: list[BaseException]) -> list[BaseException]:
         """Wait for a role's end; gives its failure unless that is known already."""
@@ -243,30 +306,9 @@ class Shutdown:
         self._telemetry.loop_left(by, at=at)
 
     def _last_words(self, code: int, why: str) -> None:
-        held = [name for role in self._roles for name in role.held()]
-        self._telemetry.process_ended(exit_code=code, why=why, abandoned=held)
+        held = (run for role in (*self._roles, *self._hooked) for run in role.held())
+        self._telemetry.process_ended(exit_code=code, why=why, abandoned=[run.name for run in held])
         flush_log()
-
-
-def run_process(
-    main: Callable[[], Coroutine[Any, Any, int]],
-    *,
-    shutdown: Shutdown,
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
-) -> int:
-    """Run a process's coroutine under the shutdown's signals and give its exit code, or end the process with it."""
-    runner = asyncio.Runner(loop_factory=loop_factory)
-    with shutdown.installed(), closing(runner, on_left=shutdown.loop_left):
-        # The loop's own would be waited for without a bound, with whatever runs in it.
-        threads = ThreadPoolExecutor(thread_name_prefix="outlast.default")
-        runner.get_loop().set_default_executor(threads)
-        try:
-            task = run_until_done(runner.get_loop(), main(), on_left=shutdown.loop_left)
-            code = ExitCode.LOOP_DIED if task.cancelled() else task.result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-        shutdown.finish(code)
-    return code
 
 
 def _threads_end(*, within: float) -> bool:

@@ -158,7 +158,7 @@ class Metrics:
         self._wakeup = Gauge(
             "outlast_wakeup_mode", "1 for how the worker learns of work: listen, polling.", ["mode"], registry=own
         )
-        self.drain_phase = Gauge("outlast_drain_phase", "0 not draining, 1 accept, 2 in-flight, 3 close.", registry=own)
+        self.drain_phase = Gauge("outlast_drain_phase", "0 not draining, 1 accept, 2 inflight, 3 close.", registry=own)
 
     def show_wakeup(self, live: WakeupMode) -> None:
         """Show how this process's worker learns of work."""

@@ -35,11 +35,11 @@ from .throttle import Throttle
 
 Level = Literal["debug", "info", "warning", "error"]
 Tap = Callable[[str, Mapping[str, object]], None]
-Phase = Literal["", "accept", "in-flight", "close"]
+Phase = Literal["", "accept", "inflight", "close"]
 
 _MANY_INTERRUPTS = 10  # from here on a job that never gets to its end is worth a look
 _NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper()] for name in get_args(Level)}
-_PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "in-flight": 2, "close": 3}
+_PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "inflight": 2, "close": 3}
 
 
 class Telemetry:

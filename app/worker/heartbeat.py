@@ -17,9 +17,11 @@ from functools import partial
 
 from ..domain.job import ClaimToken
 from ..drivers.protocol import HeartbeatStore, JobDriver
+from ..lifecycle.drain import DrainBudget
 from ..lifecycle.tasks import first_of, start_in, start_on
 from ..observability.telemetry import Telemetry
 from .backoff import Backoff
+from .drain_watch import DrainWatch
 from .lease import Lease
 from .options import WorkerOptions
 from .roster import Roster
@@ -27,6 +29,7 @@ from .stall import StallWatch
 
 _LOOK_SECONDS = 0.15
 _STOP_SECONDS = 5.0
+ABANDONED_SECONDS = 3.0  # how long abandoned claims stay this worker's after the process is gone
 
 
 class Heartbeat:
@@ -44,6 +47,7 @@ class Heartbeat:
         telemetry: Telemetry,
         roster: Roster,
         watch: StallWatch,
+        drain: DrainWatch,
         clock: Callable[[], float],
         roll: Callable[[], float],
         on_over: Callable[[Lease], None],
@@ -54,6 +58,7 @@ class Heartbeat:
         self._telemetry = telemetry
         self._roster = roster
         self._watch = watch
+        self._drain = drain
         self._clock = clock
         self._every = options.heartbeat.total_seconds()
         self._patience = options.lease.total_seconds() / 3
@@ -77,14 +82,14 @@ class Heartbeat:
 
     # --- on the worker's loop -------------------------------------------------------------------------------------
 
-    async def start(self, lease: Lease) -> None:
+    async def start(self, lease: Lease, budget: DrainBudget) -> None:
         """Start the thread and return once its connection is open; raises what opening it raises."""
         self._lease = lease
         self._thread.start()
         try:
             await asyncio.wrap_future(self._opened)
         except BaseException:
-            await self.stop()
+            await self.stop(budget)
             raise
 
     def use(self, lease: Lease) -> None:
@@ -103,12 +108,13 @@ class Heartbeat:
             return 0
         return await asyncio.wrap_future(start_on(loop, self._abandon(tokens, lease)))
 
-    async def stop(self) -> None:
+    async def stop(self, budget: DrainBudget) -> None:
         """End the thread and wait for it, a bounded time: a connection to nowhere does not keep a worker."""
         self._call(self._stopping.set)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_SECONDS):
-                await asyncio.wrap_future(self._ended)
+            async with budget.within(_STOP_SECONDS):
+                # Waited for without being cancelled with the wait: the thread sets it when it does end.
+                await asyncio.wait({asyncio.wrap_future(self._ended)})
                 self._thread.join()  # its last instruction was to say so
 
     def _call(self, step: Callable[[], object]) -> None:
@@ -185,15 +191,27 @@ class Heartbeat:
             return await self._store.abandon(self._lease.worker_id, tokens, lease)
 
     async def _look(self) -> None:
-        """Judge the lease and the worker's loop, a few times a second, whatever the connection does."""
+        """Judge the lease, the drain and the worker's loop, a few times a second, whatever the connection does."""
         while not self._stopping.is_set():
             lease = self._lease
-            if lease is not None and not lease.is_held:
+            if lease is not None and not (lease.is_held or self._is_abandoned):
                 self._over(lease)
-            if not self._watch.look():
+            if (left := self._drain.look()) is not None:
+                await self._abandon_here(left)
+            if not self._watch.look() and not self._drain.is_bounded():
                 self._stopping.set()
                 self._on_stall()
             await first_of(self._stopping, within=self._look_every)
+
+    async def _abandon_here(self, left: float) -> None:
+        """Mark what runs while the worker's loop cannot; what fails is left to the lease, which then runs out."""
+        lease = self._lease
+        tokens = () if lease is None else self._roster.tokens(lease)
+        try:
+            async with asyncio.timeout(left):
+                await self._abandon(tokens, timedelta(seconds=left + ABANDONED_SECONDS))
+        except Exception as error:  # noqa: BLE001 - said; there is no later chance
+            self._telemetry.store_call_failed("abandon", error)
 
     def _over(self, lease: Lease) -> None:
         """Tell every run, in this thread so that a blocked loop delays none, then the worker."""

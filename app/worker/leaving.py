@@ -12,12 +12,13 @@ from datetime import timedelta
 from ..drivers.protocol import JobDriver
 from ..lifecycle.drain import DrainBudget
 from ..observability.telemetry import Telemetry
-from .heartbeat import Heartbeat
+from .heartbeat import ABANDONED_SECONDS, Heartbeat
 from .registration import Registration
 from .roster import Roster
 from .settler import Settler
+from .told import Told
 
-_MARGIN_SECONDS = 3.0  # how long abandoned claims stay this worker's after the process is gone
+_CLOSE_SECONDS = 5.0  # a store that does not answer is not waited for: nothing is lost with the row left open
 
 
 class Leaving:
@@ -29,6 +30,7 @@ class Leaving:
         driver: JobDriver,
         telemetry: Telemetry,
         roster: Roster,
+        told: Told,
         heartbeat: Heartbeat,
         settler: Settler,
         registration: Registration,
@@ -37,45 +39,44 @@ class Leaving:
         self._driver = driver
         self._telemetry = telemetry
         self._roster = roster
+        self._told = told
         self._heartbeat = heartbeat
         self._settler = settler
         self._budget = budget
         self._registration = registration
-        self.running_on = 0
-        self.unstored = 0
 
     @property
     def abandoned(self) -> int:
         """Give how many attempts this worker left to others: bodies that run on, and outcomes it could not store."""
-        return self.running_on + self.unstored
+        return len(self._told.left())
 
     async def abandon(self) -> None:
-        """Mark what has not ended, so that whoever takes it over reports an interruption, and name each in the log."""
-        runs = [run for run in self._roster.runs() if run.is_body_running]
-        self.running_on = len(runs)
-        for run in runs:
-            self._telemetry.worker_drain_abandoned(run.job)
+        """Mark what has not ended, so that whoever takes it over reports an interruption, and name each in the log.
+
+        A loop that was blocked until now may find that the heartbeat's thread has done it.
+        """
+        if not self._told.give_up():
+            return
         left = self._budget.remaining(self._budget.deadline) or 0.0
         try:
             async with asyncio.timeout(left):
                 tokens = self._roster.tokens(self._registration.lease)
-                await self._heartbeat.abandon(tokens, timedelta(seconds=left + _MARGIN_SECONDS))
+                await self._heartbeat.abandon(tokens, timedelta(seconds=left + ABANDONED_SECONDS))
         except Exception as error:  # noqa: BLE001 - said; the lease then runs out by itself
             self._telemetry.store_call_failed("abandon", error)
 
     async def flush(self) -> None:
         """Wait until the outcomes at hand are stored; what is finished counts, until just before the deadline."""
         await self._budget.wait(self._settler.is_idle, until=_last_settle)
-        self.unstored = sum(not (run.is_settled or run.is_body_running) for run in self._roster.runs())
+        self._told.leave([run for run in self._roster.runs() if not (run.is_settled or run.is_body_running)])
 
     async def close_row(self) -> None:
         """Close the worker's row, or give up what a lost lease still holds; what fails is left to the reaper."""
-        if self.running_on:
+        if any(run.is_body_running for run in self._told.left()):
             return
         lease = self._registration.lease
-        left = self._budget.remaining(self._budget.deadline)
         try:
-            async with asyncio.timeout(lease.seconds if left is None else left):
+            async with self._budget.within(min(lease.seconds, _CLOSE_SECONDS)):
                 if lease.is_held:
                     await self._driver.close_worker(lease.worker_id)
                 await self._registration.surrender()

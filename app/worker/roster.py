@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..domain.job import ClaimedJob, ClaimToken
-from ..domain.outcome import SettleAnswer
+from ..domain.outcome import Outcome, SettleAnswer
 from ..domain.snapshot import Revocation
 from ..domain.verdict import Reason
 from ..jobs.handle import JobHandle
@@ -25,6 +25,7 @@ class Run:
 
     `has_begun` once its body is to be called, `has_ended` once that has returned or raised; `task` runs it meanwhile,
     on the loop. `is_cancelled` if it was told to end before it was called.
+    `stored` is the outcome that the store has taken.
     """
 
     job: ClaimedJob
@@ -38,6 +39,7 @@ class Run:
     has_ended: bool = False
     is_cancelled: bool = False
     superseded_by: SettleAnswer | None = None
+    stored: Outcome | None = None
     is_closed: bool = False
     is_settled: bool = False
     is_blocking: bool = False

@@ -132,7 +132,7 @@ class Carrier:
     def _close(self, run: Run, ended: Ended) -> None:
         """Decide what the attempt becomes and have it stored."""
         run.is_closed = True
-        first, is_held = run.signal.reason, run.is_held
+        first, is_held = run.signal.first, run.is_held
         outcome: Outcome | None
         if is_held and first is None and isinstance(ended, Returned):
             outcome = _DONE if ended.result is None else Completed(result=ended.result)
@@ -159,6 +159,7 @@ class Carrier:
     def _said(self, run: Run, stored: Outcome, answer: SettleAnswer | None) -> str:
         """Say how an attempt ended; gives the word for it."""
         if answer is SettleAnswer.SETTLED:
+            run.stored = stored
             seconds = _seconds(run, self._bench)
             self._bench.telemetry.attempt_settled(run.job, stored, seconds, is_blocking=run.is_blocking)
             if isinstance(stored, Retried | Suspended | Interrupted) and stored.delay is not None:
@@ -217,4 +218,4 @@ def _seconds(run: Run, bench: Bench) -> float:
 
 
 def _word(run: Run) -> str:
-    return "" if run.signal.reason is None else run.signal.reason.value
+    return "" if run.signal.first is None else run.signal.first.value

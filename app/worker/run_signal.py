@@ -50,12 +50,14 @@ class RunSignal:
         "_thread",
         "_timers",
         "cancel_at",
+        "is_read",
         "may_cancel",
     )
 
     def __init__(self, *, grace_seconds: float, may_cancel: bool, monotonic: Callable[[], float]) -> None:
         self.may_cancel = may_cancel
         self.cancel_at: float | None = None
+        self.is_read = False  # whether the body has seen that it fired
         self._grace = grace_seconds
         self._monotonic = monotonic
         self._loop = asyncio.get_running_loop()
@@ -82,12 +84,16 @@ class RunSignal:
     def aborted(self) -> bool:
         """Say whether the run has been told to stop."""
         self._look()
-        return self._first is not None
+        if self._first is None:
+            return False
+        self.is_read = True
+        return True
 
     @property
     def reason(self) -> Reason | None:
         """Give the first reason, None while the run may go on."""
-        self._look()
+        if self.first is not None:
+            self.is_read = True
         return self._first
 
     def raise_if_aborted(self) -> None:
@@ -119,6 +125,12 @@ class RunSignal:
         return cast("Coroutine[Any, Any, Reason]", self._told())
 
     # --- driven by the worker -------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> Reason | None:
+        """Give the first reason as the worker reads it, which is not the body's having seen it."""
+        self._look()
+        return self._first
 
     def arm(self, *, timeout: timedelta | None, deadline_in: timedelta | None) -> None:
         """Start the clocks of the attempt."""
@@ -212,6 +224,7 @@ class RunSignal:
         reason = self._first
         if reason is None:
             raise AssertionError("heard before fired")
+        self.is_read = True
         return reason
 
     def _wait_in_thread(self, seconds: float) -> bool:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from ..domain.errors import Internal
-from ..domain.verdict import Reason
 from ..drivers.protocol import JobDriver, Wake
 from ..jobs.client import Client
 from ..jobs.describe import job_type_docs
@@ -24,6 +23,7 @@ from ..lifecycle.role import Life
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
 from .claim_loop import ClaimLoop
+from .drain_watch import DrainWatch
 from .heartbeat import Heartbeat
 from .lease import Lease
 from .leaving import Leaving
@@ -35,6 +35,7 @@ from .run import Bench, fallback_of
 from .settler import Settler
 from .showing import Showing
 from .stall import StallWatch
+from .told import Told
 
 _NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED})
 _CANCEL_FIX = "look for code that cancels tasks it did not create, like all those of asyncio.all_tasks()"
@@ -62,6 +63,7 @@ class Session:
         driver, options, telemetry = kit.driver, kit.options, kit.telemetry
         self.life = life
         self.roster = Roster()
+        self.runs_told = Told(roster=self.roster, telemetry=telemetry, monotonic=kit.monotonic)
         self._kit = kit
         self._over = asyncio.Event()
         self._claims_ended = asyncio.Event()
@@ -96,6 +98,7 @@ class Session:
             driver=driver,
             telemetry=telemetry,
             roster=self.roster,
+            told=self.runs_told,
             heartbeat=self._heartbeat,
             settler=self._settler,
             registration=self.registration,
@@ -104,14 +107,10 @@ class Session:
 
     def told(self, notice: DrainNotice) -> None:
         """Tell every held run that the worker drains; the instant it is cancelled at only comes forward."""
-        runs = [run for run in self.roster.runs() if not run.is_settled]
-        worker_id = int(self.registration.worker_id or 0)
-        said = f"worker {worker_id} is draining ({notice.cause})"
-        for run in runs:
-            run.signal.fire(Reason.DRAIN, cancel_at=self.life.budget.cancel_at, said=said)
-        self._kit.telemetry.worker_drain_signalled(
-            worker_id, cause=notice.cause, held=len(runs), seconds=notice.seconds
-        )
+        self._tell(notice, cancel_at=self.life.budget.cancel_at)
+
+    def _tell(self, notice: DrainNotice, *, cancel_at: float | None) -> None:
+        self.runs_told.tell(notice, cancel_at=cancel_at, worker_id=int(self.registration.worker_id or 0))
 
     # --- the life ---------------------------------------------------------------------------------------------------
 
@@ -121,12 +120,12 @@ class Session:
         try:
             docs = job_type_docs(self._kit.registry, code_version=self._kit.options.code_version)
             await self._kit.driver.publish_job_types(docs)
-            await self._heartbeat.start(lease)
+            await self._heartbeat.start(lease, self.life.budget)
             try:
                 async with self._kit.driver.listen(self._heard, news=_NEWS):
                     await self._work()
             finally:
-                await self._heartbeat.stop()
+                await self._heartbeat.stop(self.life.budget)
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self.leaving.close_row()
@@ -161,7 +160,7 @@ class Session:
         self._claims.wake()
         self._showing.phase("accept")
         are_back = await budget.wait(self._claims_ended, until=_abandon_at)
-        self._showing.phase("in-flight")
+        self._showing.phase("inflight")
         if not (are_back and await budget.wait(self._claims.is_empty, until=_abandon_at)):
             await self.leaving.abandon()
             self._claims.give_up()
@@ -267,6 +266,12 @@ class Session:
             telemetry=self._kit.telemetry,
             roster=self.roster,
             watch=self._watch,
+            drain=DrainWatch(
+                self.life,
+                self.runs_told,
+                tell=lambda notice: self._tell(notice, cancel_at=notice.cancel_at),
+                monotonic=self._kit.monotonic,
+            ),
             clock=self._kit.boot_clock,
             roll=self._kit.roll,
             on_over=self._lease_ended,

@@ -19,8 +19,9 @@ from ..drivers.protocol import JobDriver
 from ..jobs.client import Client
 from ..jobs.registry import Registry
 from ..lifecycle.drain import DrainNotice
-from ..lifecycle.role import Life, Role
+from ..lifecycle.role import Hooks, Life, Role
 from ..lifecycle.shutdown import ExitCode
+from ..lifecycle.status import HeldRun, Tally
 from ..lifecycle.watchdog import briefly
 from ..observability.logging import flush_log
 from ..observability.telemetry import Telemetry
@@ -34,7 +35,9 @@ class Worker(Role):
     """Executes jobs of the registry's types from the queues of its options.
 
     `roll` gives random numbers in [0, 1) for backoff and jitter. `client` is what bodies enqueue with, else the
-    ambient one. `end` ends the process when the event loop is beyond help; `clock` judges the lease.
+    ambient one. `end` ends the process when the event loop is beyond help; `clock` judges the lease. In a program that
+    starts it by itself, `shutdown` drains it when the process is told to leave; with `drain_on_shutdown=False` nobody
+    does, and whoever started it stops it.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class Worker(Role):
         clock: Callable[[], float] | None = None,
         end: Callable[[int], object] = os._exit,
         name: str = "worker",
+        shutdown: Hooks | None = None,
+        drain_on_shutdown: bool = True,
     ) -> None:
-        super().__init__(name, monotonic=monotonic)
+        super().__init__(name, monotonic=monotonic, hooks=shutdown if drain_on_shutdown else None)
         if not len(registry):
             raise SettingsInvalid("the worker knows no job types", fix="name modules with jobs in OUTLAST_JOBS")
         self._telemetry = telemetry
@@ -79,9 +84,13 @@ class Worker(Role):
         """Give how many bodies the last life gave up."""
         return 0 if self._session is None else self._session.leaving.abandoned
 
-    def held(self) -> tuple[str, ...]:
-        """Name the jobs in hand. Any thread."""
-        return () if self._session is None else tuple(run.name() for run in self._session.roster.runs())
+    def held(self) -> tuple[HeldRun, ...]:
+        """Give the jobs in hand. Any thread."""
+        return () if self._session is None else self._session.runs_told.held()
+
+    def tally(self) -> Tally:
+        """Count what became of the jobs that the last drain told to stop. Any thread."""
+        return Tally() if self._session is None else self._session.runs_told.tally()
 
     async def start(self) -> None:
         """Start like any role, with its own task among those that no body can cancel."""
@@ -111,6 +120,8 @@ class Worker(Role):
     def _stalled(self) -> None:
         """End the process from the heartbeat's thread: its loop has not moved for too long."""
         why = "the event loop made no progress"
-        self._telemetry.process_ended(exit_code=ExitCode.LOOP_DIED, why=why, abandoned=self.held())
+        self._telemetry.process_ended(
+            exit_code=ExitCode.LOOP_DIED, why=why, abandoned=[run.name for run in self.held()]
+        )
         briefly(flush_log)
         self._end(ExitCode.LOOP_DIED)

@@ -12,6 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.control.catalogue import TypeCatalogue
+from app.control.drain import DrainControl
 from app.control.fleet import FleetControl
 from app.control.jobs import JobControl
 from app.control.queues import QueueControl
@@ -25,6 +26,7 @@ from app.http.auth import Auth
 from app.http.server import HttpServer
 from app.http.services import HttpServices
 from app.jobs.admission import Admission
+from app.lifecycle.shutdown import Shutdown
 from app.observability.metrics import Metrics
 from app.observability.probe import Probe
 from app.observability.telemetry import Telemetry
@@ -67,6 +69,7 @@ class Api:
         self.is_draining = False
         self.is_started = True
         self.waiters = ResultWaiters(env.driver)
+        self.leaving = Shutdown(drain_seconds=25, telemetry=self.telemetry)
         catalogue = TypeCatalogue(env.driver)
         self.services = HttpServices(
             **{
@@ -80,6 +83,7 @@ class Api:
                 "queues": QueueControl(env.driver),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
+                "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
                 "auth": Auth(key),
                 "telemetry": self.telemetry,

@@ -9,10 +9,14 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from app.control.drain import DrainControl
 from app.domain.errors import DriverUnavailable, SchemaOutdated, SettingsInvalid
 from app.http.admin import AdminListener, AdminProbes, on_loop
 from app.http.headers import SECURITY_HEADERS
 from app.http.probes import PING_SECONDS, Readiness, Trouble, check_readiness
+from app.lifecycle.shutdown import Shutdown
+from app.observability.metrics import Metrics
+from app.observability.telemetry import Telemetry
 from tests.http.api import Api
 
 
@@ -87,17 +91,19 @@ async def test_metrics_and_versions_need_the_key(locked: Api) -> None:
 # --- the admin listener
 
 
+LEAVING = Shutdown(drain_seconds=25, telemetry=Telemetry(metrics=Metrics()))
 PROBES = AdminProbes(
     is_live=lambda: True,
     is_started=lambda: True,
     readiness=Readiness,
     metrics=lambda: b"outlast_loop_lag_seconds 0\n",
+    drain=DrainControl(status=LEAVING.status, begin=LEAVING.request),
     version={"version": "0.0.0", "code_version": "1.0.0"},
 )
 
 
-def listener(probes: AdminProbes = PROBES, *, port: int = 0) -> AdminListener:
-    return AdminListener(probes, host="127.0.0.1", port=port)
+def listener(probes: AdminProbes = PROBES, *, host: str = "127.0.0.1", port: int = 0) -> AdminListener:
+    return AdminListener(probes, host=host, port=port)
 
 
 @pytest.fixture
@@ -116,7 +122,7 @@ def test_the_admin_listener_answers_without_a_loop(admin: AdminListener) -> None
             assert client.get("/version").json() == {"version": "0.0.0", "code_version": "1.0.0"}
             assert client.get("/v1/jobs").status_code == 404
             assert client.head("/livez").content == b""
-            assert client.post("/livez").status_code == 501
+            assert client.post("/livez").status_code == 404
             for name, value in SECURITY_HEADERS:
                 assert client.get("/nothing").headers[name] == value
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.domain.outcome import OutcomeKind
@@ -62,6 +63,37 @@ async def test_a_body_that_will_not_end_is_abandoned_and_named_and_taken_over_un
     await successor.ready()
     fleet.ledger.open("never")
     for view in await store.all_until(deaf):
+        assert (view.state, view.counters.attempt, view.counters.crashes) == (State.DONE, 1, 0)
+        first = (await store.attempts(view.id))[0]
+        assert (first.outcome, first.cause, first.counted) == (OutcomeKind.INTERRUPTED, "abandoned", False)
+
+
+async def test_a_body_that_blocks_the_loop_is_abandoned_too_and_its_neighbours_count_nothing(
+    fleet: Fleet, store: Store
+) -> None:
+    """The watchdog ends the process; what it held was marked by then, and the process could be watched meanwhile."""
+    worker = await fleet.worker(OUTLAST_CONCURRENCY="3").ready()
+    held = [
+        await store.enqueue("faults.hold_sync", {"gate": "never", "heed": heed, "epochs": 1}) for heed in (True, False)
+    ]
+    await eventually(lambda: len(fleet.ledger.events("effect")) == 2, "both threads run")
+    held.append(await store.enqueue("faults.block", {"gate": "never", "epochs": 1}))
+    await eventually(lambda: len(fleet.ledger.events("effect")) == 3, "the loop is blocked")
+    sent = fleet.ledger.record("term")
+    worker.terminate()
+    await eventually(lambda: len(fleet.ledger.events("told")) == 1, "the body in a thread has read its signal")
+    async with httpx.AsyncClient(base_url=worker.admin) as admin:
+        shown = (await admin.get("/v1/drain")).json()
+    assert (shown["state"], shown["signal"], shown["in_flight_count"]) == ("draining", "SIGTERM", 3)
+    by_name = {(run["job_type"], run["acknowledged"]) for run in shown["in_flight"]}
+    assert by_name == {("faults.hold_sync", True), ("faults.hold_sync", False), ("faults.block", False)}
+    assert all(run["told_ms"] is not None for run in shown["in_flight"])
+    successor = fleet.worker()
+    assert await worker.gone(DRAIN + WATCHDOG + 1) == 70
+    report(f"gone {fleet.ledger.record('gone') - sent:.2f} s after SIGTERM; promised {DRAIN + WATCHDOG:g} s")
+    assert sorted(line["job_id"] for line in worker.said("worker.drain_abandoned")) == sorted(map(str, held))
+    await successor.ready()
+    for view in await store.all_until(held):
         assert (view.state, view.counters.attempt, view.counters.crashes) == (State.DONE, 1, 0)
         first = (await store.attempts(view.id))[0]
         assert (first.outcome, first.cause, first.counted) == (OutcomeKind.INTERRUPTED, "abandoned", False)

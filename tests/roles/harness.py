@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -150,3 +151,15 @@ class Flaky:
             flaky.inner, flaky.before, flaky.after = store, self.before, self.after  # type: ignore[assignment] # duck
             flaky.calls, flaky.hold = self.calls, self.hold
             yield flaky
+
+
+class Gate:
+    """Holds one verb of the store: says when it was called, and lets it go on when told to."""
+
+    def __init__(self, driver: Flaky, verb: str) -> None:
+        self.entered, self.go_on = asyncio.Event(), asyncio.Event()
+        driver.hold[verb] = self._hold
+
+    async def _hold(self) -> None:
+        self.entered.set()
+        await self.go_on.wait()

@@ -20,8 +20,9 @@ import uvloop
 
 from app.jobs.context import JobContext
 from app.jobs.handle import JobHandle, job
+from app.lifecycle.main_run import run_process
 from app.lifecycle.role import Life, Role
-from app.lifecycle.shutdown import Shutdown, run_process
+from app.lifecycle.shutdown import Shutdown
 from app.observability.logging import LogFormat, open_log
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry

@@ -98,6 +98,14 @@ async def deaf(ctx: JobContext, payload: Hold) -> None:
                 ledger.record("swallowed", job=ctx.id, epoch=ctx.claim_no)
 
 
+@job("faults.block", retry=QUICK)
+async def block(ctx: JobContext, payload: Hold) -> None:
+    """Hold up the loop until a gate opens."""
+    with effects(ctx) as ledger:
+        if gate := payload.gate_of(ctx):
+            ledger.pass_gate(gate, unless=lambda: False)
+
+
 @job("faults.poison", retry=RetryPolicy(max_attempts=5, max_crashes=3))
 async def poison(ctx: JobContext) -> None:
     """Take the worker down, each time."""

@@ -49,7 +49,7 @@ JOBS = "tests.support.jobs_faults,tests.support.jobs_hostile"
 
 PATIENCE = 30.0
 _KEY = "a-key-for-tests-" + "0123456789abcdef" * 2
-_API = re.compile(r"API on (http://\S+?),? ")
+_API = re.compile(r"(?:API|Uvicorn running) on (http://\S+?),? ")
 _ADMIN = re.compile(r"admin on (http://\S+)")
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -74,12 +74,12 @@ def report(line: str) -> None:
 class Service:
     """One process of ours."""
 
-    def __init__(self, words: tuple[str, ...], env: Mapping[str, str], log: Path) -> None:
+    def __init__(self, words: tuple[str, ...], env: Mapping[str, str], log: Path, *, module: str = "app") -> None:
         self.name = log.stem
         self._log = log
         with log.open("ab") as out:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "app", *words],
+                [sys.executable, "-m", module, *words],
                 cwd=CHECKOUT,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
@@ -225,10 +225,10 @@ class Fleet:
         }
         return inherited | SHORT | ours | variables
 
-    def start(self, *words: str, **variables: str) -> Service:
+    def start(self, *words: str, module: str = "app", **variables: str) -> Service:
         """Start a process; it is not waited for."""
-        log = self.folder / f"{words[0]}.{len(self._services)}.log"
-        service = Service(words, self.environment(**variables), log)
+        log = self.folder / f"{words[0].replace(':', '.')}.{len(self._services)}.log"
+        service = Service(words, self.environment(**variables), log, module=module)
         self._services.append(service)
         return service
 

@@ -1,0 +1,46 @@
+"""What callers are answered about drains, field by field, for the OpenAPI document and the tests.
+
+Rendered by `control.drain`, like all answers never through these models. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from .answers import Answer
+
+Phase = Literal["accept", "inflight", "close"]
+
+
+class HeldRun(Answer):
+    """A run that has not ended."""
+
+    job_id: UUID
+    job_type: str
+    step: str | None
+    told_ms: int | None = Field(description="How long ago it was told to stop; null while the process stays.")
+    acknowledged: bool = Field(description="Whether it has read that, or has ended.")
+
+
+class Drain(Answer):
+    """How far one process is with leaving."""
+
+    state: Literal["running", "draining", "stopped"]
+    role: str = Field(description="The roles of the process, joined by `+`.")
+    phase: Phase | None = Field(description="Null while the process stays.")
+    reason: str | None = Field(description="What began the drain.")
+    signal: str | None = Field(description="The signal, when it was one.")
+    started_at: datetime | None
+    deadline_at: datetime | None = Field(description="When the process is gone.")
+    remaining_ms: int | None
+    in_flight_count: int
+    in_flight: list[HeldRun] = Field(description="The runs in hand, 200 at most.")
+    completed: int = Field(description="Runs that were told to stop and came to their end instead.")
+    interrupted: int = Field(description="Runs that stopped because they were told, counted in no budget.")
+    abandoned: int = Field(description="Runs that did not end; whoever takes them over reports them interrupted.")
+    other: int = Field(description="Runs that failed, were suspended or cancelled, or lost their claim meanwhile.")
+    roles: dict[str, str] = Field(description="How far each role is.")

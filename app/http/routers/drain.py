@@ -1,0 +1,66 @@
+"""Leaving in order, to watch and to ask for: `GET` and `POST /v1/drain`."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ..body import read_optional_body, refuse_request_key
+from ..caller import Operator, Reader
+from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
+from ..drain_answers import Drain
+from ..replies import reply
+from ..requests import NoBody
+from ..services import Services
+
+router = APIRouter(tags=["drain"])
+
+_DRAINING = {
+    "state": "draining",
+    "role": "worker+api",
+    "phase": "inflight",
+    "reason": "SIGTERM",
+    "signal": "SIGTERM",
+    "started_at": "2026-11-29T12:00:00Z",
+    "deadline_at": "2026-11-29T12:00:25Z",
+    "remaining_ms": 21_300,
+    "in_flight_count": 1,
+    "in_flight": [{"job_id": JOB_ID, "job_type": "shop.import", "step": None, "told_ms": 3_700, "acknowledged": False}],
+    "completed": 2,
+    "interrupted": 4,
+    "abandoned": 0,
+    "other": 0,
+    "roles": {"worker": "leaving", "api": "leaving"},
+}
+
+
+@router.get(
+    "/v1/drain",
+    operation_id="getDrainStatus",
+    summary="How far is this process with leaving?",
+    response_model=None,
+    responses={200: answer(Drain, "The drain; of a process that stays, too.", _DRAINING), **problems()},
+)
+async def get_drain(services: Services, _identity: Reader) -> Response:
+    """Show this process's drain: phase, deadline, every run in hand and whether it has heard.
+
+    The admin listener answers the same without a key, also while the process's event loop is blocked.
+    """
+    return reply(services.drain.here())
+
+
+@router.post(
+    "/v1/drain",
+    operation_id="startDrain",
+    summary="Let this process leave",
+    status_code=202,
+    response_model=None,
+    responses={202: answer(Drain, "It leaves; a drain under way goes on.", _DRAINING), **problems(has_body=True)},
+    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def start_drain(request: Request, services: Services, identity: Operator) -> Response:
+    """Begin the drain that SIGTERM begins, or join the one under way."""
+    refuse_request_key(request)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    sent.parse(NoBody)
+    return reply(services.drain.start(by=identity.name), status=202)

@@ -1,0 +1,138 @@
+"""A drain to watch and to ask for, over the API and over the admin listener."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from app.control.drain import DrainControl
+from app.http.drain_answers import Drain
+from app.lifecycle.shutdown import Shutdown
+from app.observability.metrics import Metrics
+from app.observability.telemetry import Telemetry
+from tests.http.api import Api
+from tests.http.test_probes import PROBES, listener
+
+STAYS: dict[str, object] = {
+    "state": "running",
+    "role": "",
+    "phase": None,
+    "reason": None,
+    "signal": None,
+    "started_at": None,
+    "deadline_at": None,
+    "remaining_ms": None,
+    "in_flight_count": 0,
+    "in_flight": [],
+    "completed": 0,
+    "interrupted": 0,
+    "abandoned": 0,
+    "other": 0,
+    "roles": {},
+}
+
+
+async def test_a_process_that_stays_says_so(api: Api) -> None:
+    response = await api.client.get("/v1/drain")
+    assert (response.status_code, response.json()) == (200, STAYS)
+
+
+async def test_a_drain_is_begun_once_and_joined(api: Api) -> None:
+    begun = await api.client.post("/v1/drain")
+    assert begun.status_code == 202
+    notice = api.leaving.notice
+    assert notice is not None
+    joined = await api.client.post("/v1/drain", json={})
+    assert joined.status_code == 202
+    assert api.leaving.notice is notice
+    shown = Drain.model_validate_json((await api.client.get("/v1/drain")).content)
+    assert (shown.state, shown.phase, shown.reason, shown.signal) == ("draining", "accept", "asked for by dev", None)
+    assert shown.remaining_ms is not None
+    assert 20_000 < shown.remaining_ms <= 25_000
+    assert shown.started_at is not None
+    assert shown.deadline_at is not None
+    assert (shown.deadline_at - shown.started_at).total_seconds() == 25
+
+
+async def test_strangers_neither_see_nor_begin_a_drain(locked: Api) -> None:
+    async with locked.client_with({}) as stranger:
+        assert (await stranger.get("/v1/drain")).status_code == 401
+        assert (await stranger.post("/v1/drain")).status_code == 401
+    assert not locked.leaving.is_draining
+
+
+@pytest.fixture
+def leaving() -> Shutdown:
+    return Shutdown(drain_seconds=25, telemetry=Telemetry(metrics=Metrics()))
+
+
+@pytest.fixture
+def admin(leaving: Shutdown) -> Iterator[httpx.Client]:
+    control = DrainControl(status=leaving.status, begin=leaving.request)
+    served = listener(replace(PROBES, drain=control))
+    served.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{served.port}") as client:
+        yield client
+    served.stop()
+
+
+def test_the_admin_listener_shows_and_begins_the_drain_without_a_loop(admin: httpx.Client, leaving: Shutdown) -> None:
+    assert admin.get("/v1/drain").json() == STAYS
+    begun = admin.post("/v1/drain", content=b"{}" * 100)
+    assert (begun.status_code, begun.json()["reason"]) == (202, "asked for by this machine")
+    assert leaving.is_draining
+    assert admin.post("/v1/drain").status_code == 202
+
+
+@pytest.mark.parametrize("header", ["Origin", "Via", "Forwarded", "X-Forwarded-For"])
+def test_who_speaks_for_others_cannot_drain_over_the_admin_listener(
+    header: str, admin: httpx.Client, leaving: Shutdown
+) -> None:
+    assert admin.post("/v1/drain", headers={header: "http://example.org"}).status_code == 403
+    assert not leaving.is_draining
+
+
+def test_other_machines_cannot_drain_over_the_admin_listener(leaving: Shutdown) -> None:
+    """An address of this machine that is not loopback stands for another machine's."""
+    own = _own_address()
+    control = DrainControl(status=leaving.status, begin=leaving.request)
+    served = listener(replace(PROBES, drain=control), host="")
+    served.start()
+    try:
+        url = f"http://{own}:{served.port}/v1/drain"
+        assert httpx.get(url).status_code == 200
+        assert httpx.post(url).status_code == (202 if own.startswith("127.") else 403)
+        assert leaving.is_draining is own.startswith("127.")
+    finally:
+        served.stop()
+
+
+def _own_address() -> str:
+    """Give an address of this machine by which others would reach it; loopback on one without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def test_of_threads_that_ask_at_once_one_begins_the_drain(leaving: Shutdown) -> None:
+    ready, notices = threading.Barrier(8), list[object]()
+
+    def ask(name: str) -> None:
+        ready.wait()
+        notices.append(leaving.request(name))
+
+    threads = [threading.Thread(target=ask, args=(f"asker {number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(notices) == 8
+    assert all(notice is leaving.notice for notice in notices)
