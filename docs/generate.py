@@ -201,7 +201,7 @@ def _leaves(path: str, command: object) -> Iterator[tuple[str, str, str]]:
     inner: Mapping[str, object] = getattr(command, "commands", {})
     for name, each in inner.items():
         yield from _leaves(f"{path} {name}", each)
-    if not inner:
+    if not inner or getattr(command, "invoke_without_command", False):
         summary = (getattr(command, "help", None) or "").strip().split("\n")[0]
         yield f"`{path}`", summary, ", ".join(_parameters(command))
 

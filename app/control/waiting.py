@@ -42,6 +42,10 @@ class ResultWaiters:
         """Give how many requests wait now."""
         return sum(len(events) for events in self._waiting.values())
 
+    def open(self) -> None:
+        """Let requests wait, again after a `stop`; `run` follows."""
+        self._is_closing = False
+
     def stop(self) -> None:
         """End every wait now, unanswered, and begin no new one: the process drains."""
         self._is_closing = True

@@ -79,6 +79,7 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
 @asynccontextmanager
 async def _waiting(services: HttpServices) -> AsyncIterator[None]:
     """Run the shared waiter for as long as the application is up."""
+    services.waiters.open()
     async with asyncio.TaskGroup() as group:
         start_in(group, services.waiters.run(), name="outlast.http.waiters")
         try:

@@ -27,7 +27,10 @@ _BACKLOG = 2_048
 
 
 class HttpServer:
-    """Serves one application on `host:port`; port 0 takes a free one. `has_ended` is set once nothing is served."""
+    """Serves one application on `host:port`; port 0 takes a free one, and keeps it when it is started again.
+
+    `has_ended` is set once nothing is served.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class HttpServer:
         self._app = app
         self._host = host
         self._port = port
-        config = uvicorn.Config(
+        self._config = uvicorn.Config(
             app,
             http=_protocol(limits or WireLimits(connections=most_connections())),
             log_config=None,
@@ -51,9 +54,9 @@ class HttpServer:
             server_header=False,
             ws="none",
             backlog=_BACKLOG,
-            timeout_graceful_shutdown=max(1, round(graceful_seconds)),
         )
-        self._server = _QuietServer(config)
+        self._graceful_seconds = graceful_seconds
+        self._server = _QuietServer(self._config)
         self._task: asyncio.Task[None] | None = None
         self.has_ended = asyncio.Event()
 
@@ -63,14 +66,14 @@ class HttpServer:
         return self._port
 
     async def start(self) -> None:
-        """Listen and answer; returns once requests are answered.
+        """Listen and answer; returns once requests are answered. One that has stopped can be started again.
 
         Raises:
             SettingsInvalid: the address cannot be had.
         """
         listening = await _bound(self._host, self._port)
         self._port = int(listening.getsockname()[1])
-        started = asyncio.Event()
+        self._server, self.has_ended, started = _QuietServer(self._config), asyncio.Event(), asyncio.Event()
         self._task = start_task(self._run(listening, started), name="outlast.http")
         await first_of(started, self.has_ended)
         if not started.is_set():
@@ -81,10 +84,9 @@ class HttpServer:
 
         `within` (seconds) shortens that time. Raises what a server that ended by itself died of.
         """
-        if within is not None:
-            graceful = self._server.config.timeout_graceful_shutdown or 0
-            # Declared in whole seconds, and used as the timeout of a wait.
-            self._server.config.timeout_graceful_shutdown = cast("int", min(graceful, within))
+        graceful = self._graceful_seconds if within is None else min(self._graceful_seconds, within)
+        # Declared in whole seconds, and used as the timeout of a wait.
+        self._config.timeout_graceful_shutdown = cast("int", graceful)
         self._server.should_exit = True
         if self._task is not None:
             await self._task

@@ -18,7 +18,7 @@ from tests.process.conftest import Outlast
 from tests.support.processes import SLACK, report
 from tests.support.source import CHECKOUT
 
-SUBCOMMANDS = ("dev", "api", "worker", "run", "migrate", "jobs", "openapi", "version")
+SUBCOMMANDS = ("dev", "api", "worker", "run", "migrate", "jobs", "drain", "openapi", "version")
 HELP_SECONDS = 1.0
 NOWHERE = "postgresql://outlast@/outlast?host=/nowhere"
 
