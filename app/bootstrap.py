@@ -113,6 +113,11 @@ def build_jobs(
     )
 
 
+def build_fleet(driver: JobDriver) -> FleetControl:
+    """Build the verbs on workers over a driver."""
+    return FleetControl(driver)
+
+
 def build_services(
     settings: Settings,
     driver: JobDriver,
@@ -143,7 +148,9 @@ def build_services(
     )
 
 
-def build_worker(settings: Settings, driver: JobDriver, telemetry: Telemetry) -> Worker:
+def build_worker(
+    settings: Settings, driver: JobDriver, telemetry: Telemetry, *, on_drain_asked: Callable[[str], object]
+) -> Worker:
     """Build the worker role with the job types of the modules named in the settings.
 
     Raises:
@@ -158,6 +165,7 @@ def build_worker(settings: Settings, driver: JobDriver, telemetry: Telemetry) ->
         sweep=timedelta(seconds=settings.sweep_seconds),
         poll=None if settings.poll_seconds is None else timedelta(seconds=settings.poll_seconds),
         loop_stall=timedelta(seconds=settings.loop_stall_seconds),
+        drain=timedelta(seconds=settings.drain_seconds),
         cancel_grace=timedelta(seconds=settings.cancel_grace_seconds),
         result_max_bytes=settings.result_max_bytes,
         code_version=code_version(settings),
@@ -172,6 +180,7 @@ def build_worker(settings: Settings, driver: JobDriver, telemetry: Telemetry) ->
         telemetry=telemetry,
         roll=SystemRandom().random,
         client=client,
+        on_drain_asked=on_drain_asked,
     )
 
 

@@ -27,12 +27,13 @@ from .bootstrap import (
     code_version,
 )
 from .control.drain import DrainControl
+from .control.fleet import FleetControl
 from .domain.errors import SettingsInvalid
 from .drivers.opening import close_driver, open_driver
 from .http.admin import AdminListener, AdminProbes, on_loop
 from .http.app import create_app
 from .http.auth import Auth
-from .http.probes import check_readiness
+from .http.probes import Readiness, Trouble, check_readiness
 from .http.role import ApiRole
 from .http.server import HttpServer
 from .lifecycle.heap import settle_heap
@@ -42,6 +43,7 @@ from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown
 from .settings import Settings
 from .worker.containment import contain_tasks
+from .worker.worker import Worker
 
 ROLES = ("api", "worker")
 
@@ -81,7 +83,7 @@ class Process:
         self._bind = address_of(settings.bind, "OUTLAST_BIND")
         self._admin_bind = address_of(settings.admin_bind, "OUTLAST_ADMIN_BIND")
         self._auth = build_auth(settings, host=self._bind[0], is_dev=is_dev) if "api" in roles else None
-        self._worker = build_worker(settings, self._driver, self._telemetry) if "worker" in roles else None
+        self._worker = self._build_worker() if "worker" in roles else None
         self._announce = announce
         self._last = last
 
@@ -128,6 +130,10 @@ class Process:
                 missing=store.pooled.missing,
             )
 
+    def _build_worker(self) -> Worker:
+        asked = self._shutdown.request
+        return build_worker(self._settings, self._driver, self._telemetry, on_drain_asked=asked)
+
     def _roles(self, admin: AdminListener) -> list[Role]:
         api = None if self._auth is None else self._api(self._auth)
 
@@ -158,11 +164,13 @@ class Process:
         return ApiRole(server, services, count=self._driver.stats)
 
     def _admin(self) -> AdminListener:
+        loop = asyncio.get_running_loop()
         ready = on_loop(
-            asyncio.get_running_loop(),
+            loop,
             lambda: check_readiness(
                 ping=self._driver.ping, is_started=self._started.is_set, is_draining=self._is_draining
             ),
+            otherwise=Readiness(trouble=Trouble.LOOP),
         )
         probes = AdminProbes(
             is_live=self._pulse.is_beating,
@@ -170,6 +178,7 @@ class Process:
             readiness=ready,
             metrics=self._telemetry.metrics.render,
             drain=self._drain,
+            fleet=on_loop(loop, FleetControl(self._driver).draining, otherwise=None),
             version={"version": __version__, "code_version": code_version(self._settings)},
         )
         return AdminListener(probes, host=self._admin_bind[0], port=self._admin_bind[1])

@@ -39,9 +39,14 @@ def print_table(views: Sequence[JobView]) -> None:
     if not views:
         say("no jobs")
         return
-    rows = [_COLUMNS, *(_row(view) for view in views)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    for row in rows:
+    print_rows([_COLUMNS, *(_row(view) for view in views)])
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, columns as wide as they need, each row on one line; its cells do not steer a terminal."""
+    shown = [[_safe(cell).replace("\n", "\\n") for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
+    for row in shown:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
@@ -81,7 +86,7 @@ def print_attempts(attempts: Sequence[AttemptView]) -> None:
 
 
 def _row(view: JobView) -> tuple[str, ...]:
-    cells = (
+    return (
         str(view.id),
         view.name,
         view.queue,
@@ -90,7 +95,6 @@ def _row(view: JobView) -> tuple[str, ...]:
         f"{view.counters.attempt}/{view.max_attempts}",
         _time(view.created_at),
     )
-    return tuple(_safe(cell).replace("\n", "\\n") for cell in cells)
 
 
 def _time(at: datetime | None) -> str:

@@ -13,6 +13,7 @@ from ..domain.errors import (
     JobNotFound,
     JobStateConflict,
     JobUnknown,
+    LeaseLost,
     NotFound,
     NotImplementedYet,
     OutlastError,
@@ -43,6 +44,7 @@ _CODES: tuple[tuple[type[OutlastError], int], ...] = (
     (JobDuplicate, CONFLICT),
     (IdempotencyMismatch, CONFLICT),
     (JobStateConflict, CONFLICT),
+    (LeaseLost, CONFLICT),  # a worker that has left
 )
 
 

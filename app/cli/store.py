@@ -8,12 +8,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
+    from ..drivers.protocol import JobDriver
     from ..settings import Settings
 
 T = TypeVar("T")
 
 _OPEN = timedelta(seconds=5)
+
+
+def with_fleet(db: str | None, verb: Callable[[FleetControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on workers over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..bootstrap import build_fleet
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db)
+    return asyncio.run(_with_driver(settings, lambda driver: verb(build_fleet(driver))))
 
 
 def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
@@ -24,12 +35,18 @@ def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
 
 
 async def _with_jobs(settings: Settings, verb: Callable[[JobControl], Awaitable[T]]) -> T:
-    from ..bootstrap import build_driver, build_jobs, quiet_telemetry
+    from ..bootstrap import build_jobs, quiet_telemetry
+
+    return await _with_driver(settings, lambda driver: verb(build_jobs(settings, driver, quiet_telemetry())))
+
+
+async def _with_driver(settings: Settings, verb: Callable[[JobDriver], Awaitable[T]]) -> T:
+    from ..bootstrap import build_driver
     from ..drivers.opening import close_driver, open_driver
 
     driver = build_driver(settings)
     try:
         await open_driver(driver, within=_OPEN)
-        return await verb(build_jobs(settings, driver, quiet_telemetry()))
+        return await verb(driver)
     finally:
         await close_driver(driver)

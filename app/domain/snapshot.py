@@ -137,7 +137,10 @@ class NewWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """A worker as the store knows it. `wakeup` is how it learns of work: `listen` or `polling`."""
+    """A worker as the store knows it. `wakeup` is how it learns of work: `listen` or `polling`.
+
+    Its drain is as it last showed it; `drain_asked_by` names who asked for one through the store.
+    """
 
     id: WorkerId
     host: str
@@ -153,6 +156,10 @@ class WorkerView:
     drain_phase: str | None
     wakeup: str | None
     running: int
+    drain_reason: str | None = None
+    drain_deadline_at: datetime | None = None
+    drain_asked_at: datetime | None = None
+    drain_asked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +182,11 @@ class Revocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """The answer to a heartbeat: whether the lease is held, and which of the named claims are gone."""
+    """The answer to a heartbeat: whether the lease is held, which of the named claims are gone, who wants a drain."""
 
     is_held: bool
     revoked: tuple[Revocation, ...] = ()
+    drain_asked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

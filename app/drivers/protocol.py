@@ -26,15 +26,14 @@ from ..domain.snapshot import (
     JobPage,
     JobTypeDoc,
     JobView,
-    NewWorker,
     QueueView,
     Reaped,
     Renewal,
     Stats,
-    WorkerView,
 )
 from ..domain.state import State
 from .capabilities import Capabilities
+from .fleet import FleetStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +113,8 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(Protocol):
-    """A store of jobs."""
+class JobDriver(FleetStore, Protocol):
+    """A store of jobs, and of the workers that run them."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -154,18 +153,6 @@ class JobDriver(Protocol):
         ...
 
     # --- workers ---
-
-    async def register_worker(self, worker: NewWorker) -> WorkerId:
-        """Give a new worker id with a lease of `lease_ms` that starts now. Ids never repeat."""
-        ...
-
-    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
-        """Show others how the worker learns of work (`listen`, `polling`) and whether it drains."""
-        ...
-
-    async def close_worker(self, worker_id: WorkerId) -> None:
-        """Close a worker in order. Claims it still has are returned uncounted by the next reap."""
-        ...
 
     async def surrender(self, worker_id: WorkerId) -> tuple[Reaped, ...]:
         """Give back every claim of a worker that judged its own lease over.
@@ -316,10 +303,6 @@ class JobDriver(Protocol):
 
     async def resume_queue(self, queue: str) -> None:
         """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
-        ...
-
-    async def workers(self) -> tuple[WorkerView, ...]:
-        """Give live workers and those that left in the last hour, newest first."""
         ...
 
     async def job_types(self) -> tuple[JobTypeDoc, ...]:

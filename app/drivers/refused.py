@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
+from ..domain.drain import DrainAsk, DrainShown
 from ..domain.errors import NotImplementedYet
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
@@ -63,7 +64,10 @@ class RefusedDriver:
     async def register_worker(self, worker: NewWorker) -> WorkerId:
         raise self._refusal()
 
-    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+    async def show_worker(self, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
+        raise self._refusal()
+
+    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
         raise self._refusal()
 
     async def close_worker(self, worker_id: WorkerId) -> None:

@@ -14,15 +14,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..control.drain import DrainControl
-from ..control.render import render
-from ..domain.errors import SettingsInvalid
+from ..control.render import Document, render
+from ..domain.errors import OutlastError, SettingsInvalid
 from .headers import METRICS_MEDIA_TYPE, SECURITY_HEADERS
-from .probes import Readiness, Trouble
+from .probes import Readiness
 
+T = TypeVar("T")
 _Answer = tuple[int, str, bytes]
 # A client that sends nothing must not keep a thread for ever.
 _IDLE_SECONDS = 10
@@ -36,13 +37,17 @@ _NOT_FOUND: _Answer = (404, _TEXT, b"not found\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminProbes:
-    """What the listener asks the process, from its own threads: every callable must be safe there and return soon."""
+    """What the listener asks the process, from its own threads: every callable must be safe there and return soon.
+
+    `fleet` gives None while the store or the event loop does not answer.
+    """
 
     is_live: Callable[[], bool]
     is_started: Callable[[], bool]
     readiness: Callable[[], Readiness]
     metrics: Callable[[], bytes]
     drain: DrainControl
+    fleet: Callable[[], Document | None]
     version: Mapping[str, str]
 
 
@@ -84,24 +89,27 @@ class AdminListener:
 
 def on_loop(
     loop: asyncio.AbstractEventLoop,
-    check: Callable[[], Coroutine[Any, Any, Readiness]],
+    check: Callable[[], Coroutine[Any, Any, T]],
     *,
+    otherwise: T,
     timeout_seconds: float = 2.0,
-) -> Callable[[], Readiness]:
-    """Make an asynchronous readiness check callable from another thread; a loop that does not answer is not ready."""
+) -> Callable[[], T]:
+    """Make an asynchronous question callable from another thread; `otherwise` is its answer when there is none."""
 
-    def ask() -> Readiness:
+    def ask() -> T:
         coroutine = check()
         try:
             answer = asyncio.run_coroutine_threadsafe(coroutine, loop)
         except RuntimeError:  # the loop is closed
             coroutine.close()
-            return Readiness(trouble=Trouble.LOOP)
+            return otherwise
         try:
             return answer.result(timeout_seconds)
         except TimeoutError:
             answer.cancel()
-            return Readiness(trouble=Trouble.LOOP)
+        except OutlastError:
+            pass  # the store's trouble; readiness tells about it
+        return otherwise
 
     return ask
 
@@ -129,7 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
     posts: Mapping[str, Callable[[], _Answer]] = {}
 
     def do_GET(self) -> None:
-        answer = self.gets.get(urlsplit(self.path).path)
+        # The one question that has a query is a name of its own; others ignore theirs.
+        answer = self.gets.get(self.path) or self.gets.get(urlsplit(self.path).path)
         self._reply(*(answer() if answer else _NOT_FOUND))
 
     do_HEAD = do_GET  # noqa: N815 - the names are http.server's
@@ -175,6 +184,7 @@ def _handler_class(probes: AdminProbes) -> type[BaseHTTPRequestHandler]:
             "/readyz": lambda: _readiness(probes.readiness()),
             "/metrics": lambda: (200, METRICS_MEDIA_TYPE, probes.metrics()),
             "/v1/drain": lambda: (200, _JSON, _line(probes.drain.here())),
+            "/v1/drain?scope=fleet": lambda: _fleet(probes.fleet()),
             "/version": lambda: (200, _JSON, render(probes.version)),
         }
         posts = {  # noqa: RUF012 - same
@@ -182,6 +192,10 @@ def _handler_class(probes: AdminProbes) -> type[BaseHTTPRequestHandler]:
         }
 
     return _Bound
+
+
+def _fleet(document: Document | None) -> _Answer:
+    return (503, _TEXT, b"the store does not answer\n") if document is None else (200, _JSON, _line(document))
 
 
 def _line(document: Mapping[str, object]) -> bytes:

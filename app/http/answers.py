@@ -224,7 +224,11 @@ class Worker(Answer):
     started_at: datetime
     lease_expires_at: datetime
     heartbeat_age_ms: int
-    drain_phase: str | None
+    drain_phase: str | None = Field(description="`accept`, `inflight` or `close`; null while it stays.")
+    drain_reason: str | None
+    drain_deadline_at: datetime | None
+    drain_asked_at: datetime | None = Field(description="When somebody asked this worker to leave.")
+    drain_asked_by: str | None
     wakeup: str | None
     lost_at: datetime | None
     closed_at: datetime | None

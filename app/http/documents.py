@@ -67,7 +67,7 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     403: ("The key may not do this.", "FORBIDDEN"),
     404: ("There is no such thing, or none this key may see.", "JOB_NOT_FOUND"),
     408: ("The body did not arrive in time.", "REQUEST_INVALID"),
-    409: ("The job's state or key does not allow this.", "JOB_STATE_CONFLICT"),
+    409: ("The state it is in, or a key that is taken, does not allow this.", "JOB_STATE_CONFLICT"),
     413: ("The body or the payload is too large.", "PAYLOAD_TOO_LARGE"),
     415: ("The body is not plain JSON.", "MEDIA_UNSUPPORTED"),
     422: ("The request, its JSON or its payload does not fit.", "REQUEST_INVALID"),

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
-from .answers import Answer
+from .answers import Answer, Worker
 
 Phase = Literal["accept", "inflight", "close"]
 
@@ -44,3 +44,17 @@ class Drain(Answer):
     abandoned: int = Field(description="Runs that did not end; whoever takes them over reports them interrupted.")
     other: int = Field(description="Runs that failed, were suspended or cancelled, or lost their claim meanwhile.")
     roles: dict[str, str] = Field(description="How far each role is.")
+
+
+class FleetDrain(Answer):
+    """The workers behind the store with their drains, as they show them there."""
+
+    scope: Literal["fleet"]
+    live: int = Field(description="Workers that have not left.")
+    draining: int = Field(description="How many of these are leaving.")
+    phases: dict[Phase, int]
+    workers: list[Worker] = Field(description="Live workers and those that left in the last hour, newest first.")
+
+
+class DrainView(RootModel[Drain | FleetDrain]):
+    """One process's drain, or the fleet's."""

@@ -67,6 +67,10 @@ class Hooks(Protocol):
         """Say whether the process was told already."""
         ...
 
+    def request(self, cause: str) -> object:
+        """Tell the process to leave, or join the drain under way. Any thread."""
+        ...
+
     def hook(self, role: Role) -> None:
         """Drain this role, too; once, however often it is asked for. On the role's loop."""
         ...

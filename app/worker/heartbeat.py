@@ -36,7 +36,8 @@ class Heartbeat:
     """The heartbeat of one life of a worker.
 
     `on_over` is called on the worker's loop when a lease is over; `on_death` when the thread ends by itself;
-    `on_stall` in the thread, once the worker's loop is beyond help.
+    `on_stall` in the thread, once the worker's loop is beyond help; `on_asked` there, too, with the name of whoever
+    asked through the store for a drain.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Heartbeat:
         on_over: Callable[[Lease], None],
         on_death: Callable[[BaseException], None],
         on_stall: Callable[[], None],
+        on_asked: Callable[[str], None],
     ) -> None:
         self._driver = driver
         self._telemetry = telemetry
@@ -67,6 +69,8 @@ class Heartbeat:
         self._on_over = on_over
         self._on_death = on_death
         self._on_stall = on_stall
+        self._on_asked = on_asked
+        self._is_asked = False
         self._worker_loop = asyncio.get_running_loop()
         self._lease: Lease | None = None
         self._is_abandoned = False
@@ -182,6 +186,9 @@ class Heartbeat:
             return
         lease.renewed(sent)
         self._roster.revoked(renewal.revoked)
+        if renewal.drain_asked_by is not None and not self._is_asked:
+            self._is_asked = True
+            self._on_asked(renewal.drain_asked_by)
 
     async def _abandon(self, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
         self._is_abandoned = True

@@ -32,6 +32,7 @@ class WorkerOptions:
     """A worker's set-up. `poll` replaces both polling intervals, with wake-ups and without.
 
     `alone_after` is how long a job that must run alone waits for an empty worker before one is made empty for it.
+    `drain` is the time for a drain that is asked for through the store, of a worker that leaves by itself.
     """
 
     queues: tuple[QueueLimit, ...] = (QueueLimit(queue=DEFAULT_QUEUE),)
@@ -41,6 +42,7 @@ class WorkerOptions:
     sweep: timedelta = timedelta(seconds=5)
     poll: timedelta | None = None
     loop_stall: timedelta = timedelta(seconds=60)
+    drain: timedelta = timedelta(seconds=25)
     cancel_grace: timedelta = timedelta(seconds=2)
     alone_after: timedelta = timedelta(seconds=30)
     stats_every: timedelta = timedelta(seconds=15)

@@ -20,6 +20,7 @@ from ..jobs.describe import job_type_docs
 from ..jobs.registry import Registry
 from ..lifecycle.drain import DrainBudget, DrainNotice
 from ..lifecycle.role import Life
+from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
 from .claim_loop import ClaimLoop
@@ -54,6 +55,7 @@ class Kit:
     boot_clock: Callable[[], float]
     client: Client | None
     on_stall: Callable[[], None]
+    on_asked: Callable[[str], None]
 
 
 class Session:
@@ -158,14 +160,14 @@ class Session:
         self.life.running()
         await self.life.is_leaving.wait()
         self._claims.wake()
-        self._showing.phase("accept")
+        self._showing.phase(DrainPhase.ACCEPT, budget)
         are_back = await budget.wait(self._claims_ended, until=_abandon_at)
-        self._showing.phase("inflight")
+        self._showing.phase(DrainPhase.INFLIGHT, budget)
         if not (are_back and await budget.wait(self._claims.is_empty, until=_abandon_at)):
             await self.leaving.abandon()
             self._claims.give_up()
         self.life.idle()
-        self._showing.phase("close")
+        self._showing.phase(DrainPhase.CLOSE, budget)
         await self.leaving.flush()
         self._settler.give_up()
 
@@ -277,6 +279,7 @@ class Session:
             on_over=self._lease_ended,
             on_death=self.life.fail,
             on_stall=self._kit.on_stall,
+            on_asked=self._kit.on_asked,
         )
 
 

@@ -6,8 +6,12 @@ Shown when it changes, a failure is said and shown with the next change. Owned b
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
+from ..domain.drain import DrainShown
 from ..drivers.protocol import JobDriver
+from ..lifecycle.drain import DrainBudget
+from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
 from .registration import Registration
@@ -22,6 +26,7 @@ class Showing:
         self._telemetry = telemetry
         self._wakeup = "polling"
         self._phase: str | None = None
+        self._budget: DrainBudget | None = None
         self._changed = asyncio.Event()
 
     def wakeup(self, *, is_listening: bool) -> None:
@@ -29,9 +34,9 @@ class Showing:
         self._wakeup = "listen" if is_listening else "polling"
         self._changed.set()
 
-    def phase(self, phase: str) -> None:
-        """Show how far the drain is."""
-        self._phase = phase
+    def phase(self, phase: DrainPhase, budget: DrainBudget) -> None:
+        """Show how far the drain is, and how long it may take."""
+        self._phase, self._budget = phase.value, budget
         self._changed.set()
 
     def again(self) -> None:
@@ -46,8 +51,18 @@ class Showing:
                 return
             self._changed.clear()
             try:
-                await self._driver.describe_worker_phase(
-                    self._registration.lease.worker_id, drain_phase=self._phase, wakeup=self._wakeup
+                await self._driver.show_worker(
+                    self._registration.lease.worker_id, wakeup=self._wakeup, drain=self._drain()
                 )
             except Exception as error:  # noqa: BLE001 - said; shown with the next change
                 self._telemetry.store_call_failed("show", error)
+
+    def _drain(self) -> DrainShown | None:
+        if self._phase is None or self._budget is None:
+            return None
+        left, first = self._budget.remaining(self._budget.deadline), self._budget.first
+        return DrainShown(
+            phase=self._phase,
+            reason=None if first is None else first.cause,
+            left=None if left is None else timedelta(seconds=left),
+        )

@@ -37,7 +37,8 @@ class Worker(Role):
     `roll` gives random numbers in [0, 1) for backoff and jitter. `client` is what bodies enqueue with, else the
     ambient one. `end` ends the process when the event loop is beyond help; `clock` judges the lease. In a program that
     starts it by itself, `shutdown` drains it when the process is told to leave; with `drain_on_shutdown=False` nobody
-    does, and whoever started it stops it.
+    does, and whoever started it stops it. `on_drain_asked` hears, in a thread, why a drain is asked for through the
+    store; without it the process is told where there is a `shutdown`, and else the worker drains by itself.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Worker(Role):
         name: str = "worker",
         shutdown: Hooks | None = None,
         drain_on_shutdown: bool = True,
+        on_drain_asked: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__(name, monotonic=monotonic, hooks=shutdown if drain_on_shutdown else None)
         if not len(registry):
@@ -72,7 +74,10 @@ class Worker(Role):
             boot_clock=clock or boot_clock(),
             client=client,
             on_stall=self._stalled,
+            on_asked=self._asked,
         )
+        self._on_drain_asked = on_drain_asked or (None if self._hooks is None else self._hooks.request)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def worker_id(self) -> WorkerId | None:
@@ -107,7 +112,7 @@ class Worker(Role):
 
     async def live(self, life: Life) -> None:
         """Be one life of the worker."""
-        restore = self._contain()
+        restore, self._loop = self._contain(), asyncio.get_running_loop()
         self._session = Session(self._kit, life)
         try:
             await self._session.live()
@@ -116,6 +121,18 @@ class Worker(Role):
 
     def _contain(self) -> Callable[[], None]:
         return contain_tasks(asyncio.get_running_loop(), on_refused=self._telemetry.cancel_refused)
+
+    def _asked(self, by: str) -> None:
+        """Begin the drain that somebody asked for through the store; in the heartbeat's thread."""
+        cause = f"asked for by {by}"
+        if self._on_drain_asked is not None:
+            self._on_drain_asked(cause)
+            return
+        seconds = self._kit.options.drain.total_seconds()
+        notice = DrainNotice(cause=cause, started=self._monotonic(), seconds=seconds)
+        self.warn(notice)  # the loop may be blocked
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.drain, notice)
 
     def _stalled(self) -> None:
         """End the process from the heartbeat's thread: its loop has not moved for too long."""

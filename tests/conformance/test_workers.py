@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from app.domain.drain import DrainAsk, DrainShown
 from app.domain.job import WorkerId
 from app.domain.snapshot import JobTypeDoc
 from tests.support.drivers import LEASE, DriverEnv, new_job
@@ -52,12 +53,43 @@ async def test_the_age_of_the_heartbeat_is_shown(env: DriverEnv) -> None:
 
 async def test_how_a_worker_learns_and_whether_it_drains_is_shown(env: DriverEnv) -> None:
     worker, other = await env.register(), await env.register()
-    await env.driver.describe_worker_phase(worker, drain_phase=None, wakeup="listen")
-    await env.driver.describe_worker_phase(worker, drain_phase="accept", wakeup="polling")
+    await env.driver.show_worker(worker, wakeup="listen", drain=None)
+    drain = DrainShown(phase="accept", reason="SIGTERM", left=timedelta(seconds=25))
+    await env.driver.show_worker(worker, wakeup="polling", drain=drain)
     views = {view.id: view for view in await env.driver.workers()}
-    assert (views[worker].drain_phase, views[worker].wakeup) == ("accept", "polling")
-    assert (views[other].drain_phase, views[other].wakeup) == (None, None)
-    await env.driver.describe_worker_phase(WorkerId(other + 1000), drain_phase="accept", wakeup=None)
+    shown = views[worker]
+    assert (shown.drain_phase, shown.drain_reason, shown.wakeup) == ("accept", "SIGTERM", "polling")
+    assert shown.drain_deadline_at == env.now() + timedelta(seconds=25)
+    assert (views[other].drain_phase, views[other].wakeup, views[other].drain_deadline_at) == (None, None, None)
+    await env.driver.show_worker(WorkerId(other + 1000), wakeup=None, drain=drain)
+    await env.driver.show_worker(worker, wakeup="polling", drain=DrainShown(phase="inflight"))
+    assert {view.id: view for view in await env.driver.workers()}[worker].drain_deadline_at is None
+
+
+async def test_a_worker_that_is_asked_to_drain_learns_so_at_its_next_renewal(env: DriverEnv) -> None:
+    worker, other = await env.register(), await env.register()
+    assert (await env.renew(worker)).drain_asked_by is None
+    assert await env.driver.ask_drain(worker, by="ann") is DrainAsk.ASKED
+    asked_at = env.now()
+    await env.advance(timedelta(seconds=1))
+    assert await env.driver.ask_drain(worker, by="ben") is DrainAsk.ASKED, "who asked first stands"
+    assert (await env.renew(worker)).drain_asked_by == "ann"
+    assert (await env.renew(other)).drain_asked_by is None
+    views = {view.id: view for view in await env.driver.workers()}
+    assert (views[worker].drain_asked_by, views[worker].drain_asked_at) == ("ann", asked_at)
+    assert (views[other].drain_asked_by, views[other].drain_asked_at) == (None, None)
+
+
+async def test_a_worker_that_has_left_cannot_be_asked_to_drain(env: DriverEnv) -> None:
+    closed, silent, lost = await env.register(), await env.register(), await env.register()
+    await env.driver.close_worker(closed)
+    assert await env.driver.ask_drain(closed, by="ann") is DrainAsk.GONE
+    await env.vanish()
+    assert await env.driver.ask_drain(silent, by="ann") is DrainAsk.GONE, "its lease has passed, reaped or not"
+    await env.driver.reap()
+    assert await env.driver.ask_drain(lost, by="ann") is DrainAsk.GONE
+    assert await env.driver.ask_drain(WorkerId(lost + 1000), by="ann") is DrainAsk.UNKNOWN
+    assert {view.drain_asked_at for view in await env.driver.workers()} == {None}
 
 
 async def test_workers_that_left_are_shown_for_an_hour(env: DriverEnv) -> None:

@@ -6,12 +6,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import httpx
 import pytest
 
 from app.control.drain import DrainControl
-from app.http.drain_answers import Drain
+from app.domain.drain import DrainShown
+from app.http.drain_answers import Drain, FleetDrain
 from app.lifecycle.shutdown import Shutdown
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
@@ -136,3 +138,57 @@ def test_of_threads_that_ask_at_once_one_begins_the_drain(leaving: Shutdown) -> 
         thread.join()
     assert len(notices) == 8
     assert all(notice is leaving.notice for notice in notices)
+
+
+# --- the fleet
+
+
+async def test_the_fleet_is_shown_with_how_far_each_worker_is(each_api: Api) -> None:
+    env = each_api.env
+    stays, leaves, left = await env.register(), await env.register(), await env.register()
+    drain = DrainShown(phase="inflight", reason="SIGTERM", left=timedelta(seconds=20))
+    await env.driver.show_worker(leaves, wakeup="listen", drain=drain)
+    await env.driver.close_worker(left)
+    response = await each_api.client.get("/v1/drain?scope=fleet")
+    assert response.status_code == 200
+    shown = FleetDrain.model_validate_json(response.content)
+    assert (shown.live, shown.draining, shown.phases) == (2, 1, {"accept": 0, "inflight": 1, "close": 0})
+    assert [worker.id for worker in shown.workers] == [str(left), str(leaves), str(stays)]
+    facts = shown.workers[1]
+    assert (facts.drain_phase, facts.drain_reason) == ("inflight", "SIGTERM")
+    assert facts.drain_deadline_at == env.now() + timedelta(seconds=20)
+    assert (await each_api.client.get("/v1/drain?scope=moon")).status_code == 422
+
+
+async def test_a_worker_is_asked_to_drain_by_its_id(each_api: Api) -> None:
+    env = each_api.env
+    worker, left = await env.register(), await env.register()
+    asked = await each_api.client.post(f"/v1/workers/{worker}/drain")
+    assert (asked.status_code, asked.json()["drain_asked_by"]) == (202, "dev")
+    assert (await each_api.client.post(f"/v1/workers/{worker}/drain", json={})).status_code == 202
+    await env.driver.close_worker(left)
+    gone = await each_api.client.post(f"/v1/workers/{left}/drain")
+    assert (gone.status_code, gone.json()["code"]) == (409, "LEASE_LOST")
+
+
+@pytest.mark.parametrize("unknown", ["999999", "0", "-1", "x", "1e3", "99999999999999999999", "2147483648", "\u0661"])
+async def test_a_worker_nobody_knows_is_not_found(each_api: Api, unknown: str) -> None:
+    missing = await each_api.client.post(f"/v1/workers/{unknown}/drain")
+    assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+
+
+async def test_only_operators_drain_a_worker(locked: Api) -> None:
+    async with locked.client_with({}) as stranger:
+        assert (await stranger.post("/v1/workers/1/drain")).status_code == 401
+
+
+@pytest.mark.parametrize(("fleet", "status"), [({"scope": "fleet"}, 200), (None, 503)])
+def test_the_admin_listener_shows_the_fleet_as_far_as_the_store_answers(
+    fleet: dict[str, object] | None, status: int
+) -> None:
+    served = listener(replace(PROBES, fleet=lambda: fleet))
+    served.start()
+    try:
+        assert httpx.get(f"http://127.0.0.1:{served.port}/v1/drain?scope=fleet").status_code == status
+    finally:
+        served.stop()

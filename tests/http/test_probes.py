@@ -91,6 +91,7 @@ async def test_metrics_and_versions_need_the_key(locked: Api) -> None:
 # --- the admin listener
 
 
+STUCK = Readiness(trouble=Trouble.LOOP)
 LEAVING = Shutdown(drain_seconds=25, telemetry=Telemetry(metrics=Metrics()))
 PROBES = AdminProbes(
     is_live=lambda: True,
@@ -98,6 +99,7 @@ PROBES = AdminProbes(
     readiness=Readiness,
     metrics=lambda: b"outlast_loop_lag_seconds 0\n",
     drain=DrainControl(status=LEAVING.status, begin=LEAVING.request),
+    fleet=lambda: {"scope": "fleet"},
     version={"version": "0.0.0", "code_version": "1.0.0"},
 )
 
@@ -133,9 +135,7 @@ def test_the_admin_listener_answers_without_a_loop(admin: AdminListener) -> None
 
 
 def test_the_admin_listener_says_when_a_process_is_unwell() -> None:
-    unwell = replace(
-        PROBES, is_live=lambda: False, is_started=lambda: False, readiness=lambda: Readiness(trouble=Trouble.LOOP)
-    )
+    unwell = replace(PROBES, is_live=lambda: False, is_started=lambda: False, readiness=lambda: STUCK)
     sick = listener(unwell)
     sick.start()
     try:
@@ -159,7 +159,7 @@ async def test_readiness_is_asked_across_threads() -> None:
     async def check() -> Readiness:
         return await check_readiness(ping=nothing, is_started=lambda: True, is_draining=lambda: False)
 
-    ask = on_loop(asyncio.get_running_loop(), check)
+    ask = on_loop(asyncio.get_running_loop(), check, otherwise=STUCK)
     assert await asyncio.to_thread(ask) == Readiness()
 
 
@@ -167,12 +167,12 @@ async def test_a_blocked_loop_is_not_ready() -> None:
     async def check() -> Readiness:
         return Readiness()
 
-    ask = on_loop(asyncio.get_running_loop(), check, timeout_seconds=0.05)
+    ask = on_loop(asyncio.get_running_loop(), check, otherwise=STUCK, timeout_seconds=0.05)
     answers: list[Readiness] = []
     thread = threading.Thread(target=lambda: answers.append(ask()))
     thread.start()
     thread.join()  # blocks the loop
-    assert answers == [Readiness(trouble=Trouble.LOOP)]
+    assert answers == [STUCK]
 
 
 def test_a_closed_loop_is_not_ready() -> None:
@@ -181,4 +181,12 @@ def test_a_closed_loop_is_not_ready() -> None:
 
     loop = asyncio.new_event_loop()
     loop.close()
-    assert on_loop(loop, check)() == Readiness(trouble=Trouble.LOOP)
+    assert on_loop(loop, check, otherwise=STUCK)() == STUCK
+
+
+async def test_a_store_that_is_away_has_no_answer() -> None:
+    async def check() -> Readiness:
+        raise DriverUnavailable("away", fix="wait")
+
+    ask = on_loop(asyncio.get_running_loop(), check, otherwise=STUCK)
+    assert await asyncio.to_thread(ask) == STUCK

@@ -161,7 +161,7 @@ async def test_every_verb_works_in_another_schema(empty_database_url: str, schem
     driver = PostgresDriver(engine, schema=schema)
     await driver.open()
     worker = await driver.register_worker(new_worker())
-    await driver.describe_worker_phase(worker, drain_phase=None, wakeup="listen")
+    await driver.show_worker(worker, wakeup="listen", drain=None)
     await driver.publish_job_types([JobTypeDoc(name=NAME, code_version="1", document="{}")])
     keyed = new_job(key="k", dedupe_for=timedelta(hours=1), max_queue_time=timedelta(hours=1))
     await driver.enqueue(keyed)

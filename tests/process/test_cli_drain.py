@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 import pytest
@@ -49,3 +50,37 @@ def test_nobody_there_is_69(outlast: Outlast) -> None:
     assert "no process answers" in refused.err
     assert "--admin-port" in refused.err
     assert outlast("drain", "status", "--admin-port", "1", code=69).out == ""
+
+
+async def test_a_worker_is_listed_asked_to_leave_by_its_id_and_waited_for(
+    fleet: Fleet, store: Store, outlast: Outlast
+) -> None:
+    """The worker is woken for a renewal: it does not take a heartbeat's interval until it hears."""
+    cli = outlast.on(fleet.url)
+    worker = await fleet.worker(OUTLAST_LEASE_SECONDS="60", OUTLAST_HEARTBEAT_SECONDS="20").ready()
+    job_id = await store.enqueue("faults.hold", {"gate": "never"}, max_attempts=1)
+    await eventually(lambda: fleet.ledger.events("effect") != [], "it runs")
+    listed = (await asyncio.to_thread(cli, "workers", "list", "--json")).document()
+    assert (listed["running"], listed["drain_phase"]) == (1, None)
+    assert "running" in (await asyncio.to_thread(cli, "workers", "list")).out
+    ended = (await asyncio.to_thread(cli, "workers", "drain", listed["id"], "--wait", "--json")).document()
+    assert (ended["drain_asked_by"], ended["drain_reason"]) == ("cli", "asked for by cli")
+    assert ended["closed_at"] is not None
+    assert await worker.gone() == 0
+    assert (await store.view(job_id)).counters.interrupts == 1
+    assert (await asyncio.to_thread(cli, "workers", "drain", listed["id"], code=5)).err.startswith("error: LEASE_LOST")
+    assert "NOT_FOUND" in (await asyncio.to_thread(cli, "workers", "drain", "4711", code=4)).err
+
+
+async def test_a_wait_for_a_worker_that_does_not_leave_in_time_is_3(
+    fleet: Fleet, store: Store, outlast: Outlast
+) -> None:
+    cli = outlast.on(fleet.url)
+    worker = await fleet.worker(OUTLAST_DRAIN_SECONDS="30").ready()
+    await store.enqueue("faults.deaf", {"gate": "done"})
+    await eventually(lambda: fleet.ledger.events("effect") != [], "it runs")
+    (own,) = await store.driver.workers()
+    waited = await asyncio.to_thread(cli, "workers", "drain", str(own.id), "--wait", "--timeout", "1", code=3)
+    assert "still there" in waited.err
+    fleet.ledger.open("done")
+    assert await worker.gone() == 0

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
+from app.domain.drain import DrainShown
 from app.domain.outcome import (
     Outcome,
 )
@@ -181,11 +182,16 @@ class DriverMachine(DriverModel):
 
     @precondition(lambda self: self.twins.workers)
     @rule(pick=picks, phase=st.sampled_from([None, "accept"]))
-    def describe_worker_phase(self, pick: int, phase: str | None) -> None:
+    def show_worker(self, pick: int, phase: str | None) -> None:
         worker = one(self.twins.workers, pick)
-        self.twins.ask(
-            lambda side: side.driver.describe_worker_phase(side.own(worker), drain_phase=phase, wakeup="polling")
-        )
+        drain = None if phase is None else DrainShown(phase=phase, reason="SIGTERM", left=10 * SECOND)
+        self.twins.ask(lambda side: side.driver.show_worker(side.own(worker), wakeup="polling", drain=drain))
+
+    @precondition(lambda self: self.twins.workers)
+    @rule(pick=picks, by=st.sampled_from(["ann", "ben"]))
+    def ask_drain(self, pick: int, by: str) -> None:
+        worker = one(self.twins.workers, pick)
+        self.twins.ask(lambda side: side.driver.ask_drain(side.own(worker), by=by))
 
     # --- maintenance
 

@@ -131,5 +131,33 @@ async def test_without_a_hook_the_owner_stops_it() -> None:
     assert leaving.worker.tally().interrupted == 1
 
 
+async def test_a_drain_asked_for_through_the_store_tells_the_process() -> None:
+    leaving = Embedded(told)
+    with leaving.shutdown.installed():
+        await leaving.worker.start()
+        job_id = await leaving.begun("told.job")
+        assert leaving.worker.worker_id is not None
+        await leaving.driver.inner.ask_drain(leaving.worker.worker_id, by="ann")
+        notice = await leaving.shutdown.wait_requested()
+        await leaving.worker.stop()
+    assert notice.cause == "asked for by ann"
+    assert (await leaving.bench.view(job_id)).counters.interrupts == 1
+
+
+async def test_a_worker_that_no_process_drains_leaves_by_itself_when_asked() -> None:
+    bench = Bench([told])
+    await bench.worker.start()
+    job_id = await bench.enqueue("told.job")
+    await bench.until("attempt.started", job_id)
+    assert bench.worker.worker_id is not None
+    await bench.driver.ask_drain(bench.worker.worker_id, by="ann")
+    await bench.probe.wait("worker.drain_signalled", cause="asked for by ann")
+    await bench.until("attempt.interrupted", job_id)
+    await bench.worker.stop()
+    (row,) = await bench.driver.workers()
+    assert (row.drain_asked_by, row.drain_reason) == ("ann", "asked for by ann")
+    assert row.closed_at is not None
+
+
 def hooked(leaving: Embedded) -> list[Role]:
     return list(leaving.shutdown._hooked)

@@ -27,7 +27,7 @@ DOWN = DriverUnavailable("the store is down", fix="wait")
 SHORT = replace(QUICK, lease=timedelta(seconds=1))
 VERBS = (
     "claim", "settle", "due", "reap", "promote", "expire", "renew", "reconcile", "release", "surrender",
-    "register_worker", "open_heartbeat", "stats", "describe_worker_phase", "isolate",
+    "register_worker", "open_heartbeat", "stats", "show_worker", "isolate",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 from ...domain.clock import Clock
+from ...domain.drain import DrainAsk, DrainShown
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
@@ -74,9 +75,13 @@ class MemoryDriver:
         """Give a new worker id with a lease."""
         return workers.register_worker(self._store, worker)
 
-    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
+    async def show_worker(self, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
         """Show others how a worker does."""
-        workers.describe_worker_phase(self._store, worker_id, drain_phase=drain_phase, wakeup=wakeup)
+        workers.show_worker(self._store, worker_id, wakeup=wakeup, drain=drain)
+
+    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+        """See `FleetStore.ask_drain`."""
+        return workers.ask_drain(self._store, worker_id, by=by)
 
     async def close_worker(self, worker_id: WorkerId) -> None:
         """Close a worker in order."""

@@ -108,7 +108,11 @@ def _worker_view(store: Store, worker: Worker, now: datetime) -> WorkerView:
         heartbeat_age_ms=(now - worker.renewed_at) // timedelta(milliseconds=1),
         lost_at=worker.lost_at,
         closed_at=worker.closed_at,
-        drain_phase=worker.drain_phase,
+        drain_phase=None if worker.drain is None else worker.drain.phase,
+        drain_reason=None if worker.drain is None else worker.drain.reason,
+        drain_deadline_at=worker.drain_deadline_at,
+        drain_asked_at=worker.drain_asked_at,
+        drain_asked_by=worker.drain_asked_by,
         wakeup=worker.wakeup,
         running=len(store.claims_of(worker.id)),
     )

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TypeAlias
 from uuid import UUID
 
+from ...domain.drain import DrainShown
 from ...domain.job import ClaimToken, Counters, JobId, NewJob, WorkerId
 from ...domain.snapshot import NewWorker
 from ...domain.state import State
@@ -149,8 +150,11 @@ class Worker:
     lease_until: datetime
     lost_at: datetime | None = None
     closed_at: datetime | None = None
-    drain_phase: str | None = None
     wakeup: str | None = None
+    drain: DrainShown | None = None
+    drain_deadline_at: datetime | None = None
+    drain_asked_at: datetime | None = None
+    drain_asked_by: str | None = None
 
     @property
     def lease(self) -> timedelta:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from ...domain.drain import DrainAsk, DrainShown
 from ...domain.job import ClaimToken, JobId, WorkerId
 from ...domain.snapshot import NewWorker, Reaped
+from ..protocol import Wake
 from .reap import give_up
 from .rows import Running, Worker
 from .store import Store
@@ -24,12 +26,28 @@ def register_worker(store: Store, about: NewWorker) -> WorkerId:
         return worker_id
 
 
-def describe_worker_phase(store: Store, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
-    """Show others how a worker does; see `JobDriver.describe_worker_phase`."""
-    with store.statement():
+def show_worker(store: Store, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
+    """Show others how a worker does; see `FleetStore.show_worker`."""
+    with store.statement() as now:
         worker = store.workers.get(worker_id)
         if worker is not None:
-            worker.drain_phase, worker.wakeup = drain_phase, wakeup
+            worker.wakeup, worker.drain = wakeup, drain
+            left = None if drain is None else drain.left
+            worker.drain_deadline_at = None if left is None else now + left
+
+
+def ask_drain(store: Store, worker_id: WorkerId, *, by: str) -> DrainAsk:
+    """Ask a worker to drain; see `FleetStore.ask_drain`."""
+    with store.statement() as now:
+        worker = store.workers.get(worker_id)
+        if worker is None:
+            return DrainAsk.UNKNOWN
+        if not worker.is_alive(now):
+            return DrainAsk.GONE
+        if worker.drain_asked_at is None:
+            worker.drain_asked_at, worker.drain_asked_by = now, by
+        store.bell.add(Wake.REVOKED)
+        return DrainAsk.ASKED
 
 
 def close_worker(store: Store, worker_id: WorkerId) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from ...domain.drain import DrainAsk, DrainShown
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
@@ -130,9 +131,13 @@ class PostgresDriver:
         """Give a new worker its id and lease."""
         return await workers.register_worker(self._db, worker)
 
-    async def describe_worker_phase(self, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None) -> None:
-        """Show a worker's phase."""
-        await workers.describe_worker_phase(self._db, worker_id, drain_phase=drain_phase, wakeup=wakeup)
+    async def show_worker(self, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
+        """Show how a worker does."""
+        await workers.show_worker(self._db, worker_id, wakeup=wakeup, drain=drain)
+
+    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+        """Ask a worker to drain."""
+        return await workers.ask_drain(self._db, worker_id, by=by)
 
     async def close_worker(self, worker_id: WorkerId) -> None:
         """Close a worker in order."""

@@ -26,10 +26,11 @@ COMMAND_TIMEOUT = timedelta(seconds=5)
 _RENEW = f"""
 with me as (
   update outlast.worker set lease_until = outlast.clock() + lease_ms * interval '1 ms', renewed_at = outlast.clock()
-  where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id)
-select null::int as place, exists (select from me) as held, null as by
+  where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock()
+  returning drain_asked_by)
+select null::int as place, exists (select from me) as held, null as by, (select drain_asked_by from me) as asked_by
 union all
-select t.place, null, {SUPERSEDED_BY} from unnest($2::uuid[], $3::bigint[]) with ordinality t(id, seq, place)
+select t.place, null, {SUPERSEDED_BY}, null from unnest($2::uuid[], $3::bigint[]) with ordinality t(id, seq, place)
 where (select r.seq from outlast.running r where r.job_id = t.id and (r.worker = $1) is true) is distinct from t.seq
 order by place nulls first
 """  # noqa: S608  fragments of our own
@@ -60,7 +61,7 @@ class PostgresHeartbeat:
         ids, fences = [token.job_id for token in held], [token.fence for token in held]
         header, *gone = await self._fetch(_RENEW, worker_id, ids, fences)
         revoked = tuple(Revocation(token=held[row["place"] - 1], by=SettleAnswer(row["by"])) for row in gone)
-        return Renewal(is_held=header["held"], revoked=revoked)
+        return Renewal(is_held=header["held"], revoked=revoked, drain_asked_by=header["asked_by"])
 
     async def abandon(self, worker_id: WorkerId, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
         """Mark claims as abandoned and let the lease end after `lease`; gives how many were marked."""

@@ -76,4 +76,8 @@ def worker_view(row: Row) -> WorkerView:
         drain_phase=row["drain_phase"],
         wakeup=row["wakeup"],
         running=row["running"],
+        drain_reason=row["drain_reason"],
+        drain_deadline_at=row["drain_deadline_at"],
+        drain_asked_at=row["drain_asked_at"],
+        drain_asked_by=row["drain_asked_by"],
     )

@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0003"
+REQUIRED_REVISION = "0005"
 
 _Type = type[TypeEngine[Any]] | TypeEngine[Any]
 
@@ -57,6 +57,7 @@ def _workers(meta: MetaData) -> None:
         *_needed(host=Text, pid=Integer, code_version=Text, queues=ARRAY(Text), concurrency=Integer, lease_ms=Integer),
         *_needed(started_at=_INSTANT, renewed_at=_INSTANT, lease_until=_INSTANT),
         *_optional(lost_at=_INSTANT, closed_at=_INSTANT, drain_phase=Text, wakeup=Text),
+        *_optional(drain_asked_at=_INSTANT, drain_asked_by=Text, drain_reason=Text, drain_deadline_at=_INSTANT),
     )
     Table(
         "job_name",

@@ -1,14 +1,17 @@
 """Workers as the store knows them: one row each, the only row on the hot path that is updated.
 
-Owns registration, what a worker shows of itself, closing in order, and the list. Leases are renewed by `heartbeat` and
-judged lost by `reap`. Called by the worker role and by readers.
+Owns registration, what a worker shows of itself, being asked to drain, closing in order, and the list. Leases are
+renewed by `heartbeat` and judged lost by `reap`. Called by the worker role, by operators and by readers.
 """
 
 from __future__ import annotations
 
+from ...domain.drain import DrainAsk, DrainShown
 from ...domain.job import WorkerId
 from ...domain.snapshot import NewWorker, WorkerView
+from ..protocol import Wake
 from .database import Database, Raw
+from .notify import notify
 from .rows import worker_view
 
 # A boot id that is there already and alive is this very registration, its reply lost.
@@ -22,7 +25,18 @@ returning id
 # A worker that lost its lease starts anew in the same process: the row it had keeps its id and gives its boot id up.
 _GIVE_UP_BOOT = "update outlast.worker set boot_id = gen_random_uuid() where boot_id = $1"
 
-_PHASE = "update outlast.worker set drain_phase = $2, wakeup = $3 where id = $1"
+_SHOW = """
+update outlast.worker
+set wakeup = $2, drain_phase = $3, drain_reason = $4, drain_deadline_at = outlast.clock() + $5::interval
+where id = $1
+"""
+# The first to ask stands. The second statement sees what the first did not, and only tells gone from unknown.
+_ASK = """
+update outlast.worker
+set drain_asked_at = coalesce(drain_asked_at, outlast.clock()), drain_asked_by = coalesce(drain_asked_by, $2)
+where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id
+"""
+_IS_KNOWN = "select exists (select from outlast.worker where id = $1)"
 _CLOSE = """
 update outlast.worker set closed_at = outlast.clock() where id = $1 and closed_at is null and lost_at is null
 """
@@ -51,12 +65,20 @@ async def register_worker(db: Database, worker: NewWorker) -> WorkerId:
     return await db.run(once)
 
 
-async def describe_worker_phase(
-    db: Database, worker_id: WorkerId, *, drain_phase: str | None, wakeup: str | None
-) -> None:
-    """Show whether the worker drains and how it learns of work."""
+async def show_worker(db: Database, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
+    """Show how the worker learns of work and how far its drain is."""
+    shown = (None, None, None) if drain is None else (drain.phase, drain.reason, drain.left)
     async with db.raw() as conn:
-        await conn.execute(db.in_schema(_PHASE), worker_id, drain_phase, wakeup)
+        await conn.execute(db.in_schema(_SHOW), worker_id, wakeup, *shown)
+
+
+async def ask_drain(db: Database, worker_id: WorkerId, *, by: str) -> DrainAsk:
+    """Ask a worker to drain, and wake the fleet so that it renews now. Safe to repeat."""
+    if await db.run(lambda conn: conn.fetchval(db.in_schema(_ASK), worker_id, by)) is not None:
+        await notify(db, Wake.REVOKED)
+        return DrainAsk.ASKED
+    is_known = await db.run(lambda conn: conn.fetchval(db.in_schema(_IS_KNOWN), worker_id))
+    return DrainAsk.GONE if is_known else DrainAsk.UNKNOWN
 
 
 async def close_worker(db: Database, worker_id: WorkerId) -> None:

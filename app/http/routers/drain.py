@@ -1,14 +1,16 @@
-"""Leaving in order, to watch and to ask for: `GET` and `POST /v1/drain`."""
+"""Leaving in order, to watch and to ask for: `/v1/drain`, and a worker's by its id."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..body import read_optional_body, refuse_request_key
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
-from ..drain_answers import Drain
+from ..drain_answers import Drain, DrainView
 from ..replies import reply
 from ..requests import NoBody
 from ..services import Services
@@ -37,16 +39,22 @@ _DRAINING = {
 @router.get(
     "/v1/drain",
     operation_id="getDrainStatus",
-    summary="How far is this process with leaving?",
+    summary="How far is this process, or the fleet, with leaving?",
     response_model=None,
-    responses={200: answer(Drain, "The drain; of a process that stays, too.", _DRAINING), **problems()},
+    responses={200: answer(DrainView, "The drain; of a process that stays, too.", _DRAINING), **problems()},
 )
-async def get_drain(services: Services, _identity: Reader) -> Response:
+async def get_drain(
+    services: Services,
+    _identity: Reader,
+    scope: Annotated[
+        Literal["process", "fleet"], Query(description="This process, or the workers behind the store.")
+    ] = "process",
+) -> Response:
     """Show this process's drain: phase, deadline, every run in hand and whether it has heard.
 
     The admin listener answers the same without a key, also while the process's event loop is blocked.
     """
-    return reply(services.drain.here())
+    return reply(services.drain.here() if scope == "process" else await services.fleet.draining())
 
 
 @router.post(

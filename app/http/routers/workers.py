@@ -1,15 +1,17 @@
-"""Worker processes: `GET /v1/workers`."""
+"""Worker processes: `GET /v1/workers`, and asking one to leave."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...control.represent import worker_document
-from ..answers import WorkerList
-from ..caller import Reader
-from ..documents import answer, problems
+from ..answers import Worker, WorkerList
+from ..body import read_optional_body, refuse_request_key
+from ..caller import Operator, Reader
+from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..replies import reply
+from ..requests import NoBody
 from ..services import Services
 
 router = APIRouter(tags=["workers"])
@@ -26,10 +28,15 @@ _EXAMPLE = {
     "lease_expires_at": "2026-11-29T12:00:28Z",
     "heartbeat_age_ms": 1_900,
     "drain_phase": None,
+    "drain_reason": None,
+    "drain_deadline_at": None,
+    "drain_asked_at": None,
+    "drain_asked_by": None,
     "wakeup": "listen",
     "lost_at": None,
     "closed_at": None,
 }
+_ASKED = {"drain_asked_at": "2026-11-29T12:00:00Z", "drain_asked_by": "bootstrap"}
 
 
 @router.get(
@@ -42,3 +49,23 @@ _EXAMPLE = {
 async def list_workers(services: Services, _identity: Reader) -> Response:
     """Give live workers and those that left in the last hour."""
     return reply({"items": [worker_document(worker) for worker in await services.fleet.workers()]})
+
+
+@router.post(
+    "/v1/workers/{worker_id}/drain",
+    operation_id="drainWorker",
+    summary="Let a worker leave",
+    status_code=202,
+    response_model=None,
+    responses={
+        202: answer(Worker, "It was asked; it begins at its next renewal.", _EXAMPLE | _ASKED),
+        **problems(404, 409, has_body=True),
+    },
+    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def drain_worker(request: Request, worker_id: str, services: Services, identity: Operator) -> Response:
+    """Ask the worker to drain, wherever it runs; its whole process leaves with it, as after SIGTERM."""
+    refuse_request_key(request)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    sent.parse(NoBody)
+    return reply(worker_document(await services.fleet.drain(worker_id, by=identity.name)), status=202)
