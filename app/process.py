@@ -96,6 +96,10 @@ class Process:
         """
         return run_process(self._main, shutdown=self._shutdown, loop_factory=self._new_loop)
 
+    def request(self, cause: str) -> None:
+        """Let the process leave, or join the drain under way. Any thread, also before it runs."""
+        self._shutdown.request(cause)
+
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         """Give a loop whose tasks are contained from the first on: those that run the process are ours as well."""
         loop = uvloop.new_event_loop()

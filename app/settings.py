@@ -59,6 +59,9 @@ class Settings(BaseSettings):
         description="Queues a worker serves, each with the number of its jobs it may run at once: `mail:10,default`.",
     )
     concurrency: int = Field(default=10, ge=1, le=10_000, description="Jobs one worker runs at once.")
+    processes: int = Field(
+        default=1, ge=1, le=256, description="Worker processes that `outlast worker` starts and keeps."
+    )
     lease_seconds: Seconds = Field(default=30.0, description="How long a silent worker keeps its claims.")
     heartbeat_seconds: Seconds = Field(
         default=5.0, description="How often a worker renews its lease; at most a third of it."

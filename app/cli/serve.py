@@ -50,16 +50,28 @@ def worker(
     queues: _Queues = None,
     concurrency: _Concurrency = None,
     drain_timeout: _Drain = None,
+    processes: Annotated[int | None, typer.Option(help="Worker processes to start and keep.", min=1, max=256)] = None,
     admin_port: _AdminPort = None,
     db: _Db = None,
+    lifeline: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run jobs."""
     from ..settings import Settings
 
     settings = Settings.read(
-        database_url=db, queues=queues, concurrency=concurrency, drain_seconds=_seconds(drain_timeout)
+        database_url=db,
+        queues=queues,
+        concurrency=concurrency,
+        drain_seconds=_seconds(drain_timeout),
+        processes=processes,
     )
-    _run(_with_binds(settings, admin_port=admin_port), ("worker",))
+    settings = _with_binds(settings, admin_port=admin_port)
+    if settings.processes == 1:
+        _run(settings, ("worker",), lifeline=lifeline)
+        return
+    flags = {"--db": db, "--queues": queues, "--concurrency": concurrency, "--drain-timeout": drain_timeout}
+    given = ((flag, str(value)) for flag, value in flags.items() if value is not None)
+    _run_parent(settings, [word for pair in given for word in pair])
 
 
 def run(
@@ -80,8 +92,18 @@ def run(
     _run(_with_binds(settings, host=host, port=port, admin_port=admin_port), chosen)
 
 
-def _run(settings: Settings, roles: tuple[str, ...]) -> None:
+def _run_parent(settings: Settings, flags: list[str]) -> None:
+    from ..parent import Parent
+
+    def announce(admin: str) -> None:
+        say(f"outlast worker, {settings.processes} processes, is running: admin on {admin}")
+
+    sys.exit(Parent(settings, settings.processes, flags, announce=announce).run())
+
+
+def _run(settings: Settings, roles: tuple[str, ...], *, lifeline: int | None = None) -> None:
     from ..bootstrap import unserved_queues
+    from ..lifecycle.lifeline import Lifeline
     from ..process import Process
     from ..settings import unknown_variables
 
@@ -90,11 +112,19 @@ def _run(settings: Settings, roles: tuple[str, ...]) -> None:
     for name, queue in unserved_queues(settings).items() if "worker" in roles else ():
         say(f"warning: {name} goes to the queue {queue}, which this worker does not serve; OUTLAST_QUEUES may add it")
 
+    parent = None if lifeline is None else Lifeline(lifeline)
+
     def announce(at: Addresses) -> None:
+        if parent is not None:
+            parent.announce(at.admin)
+            return
         where = f"API on {at.api}, " if at.api else ""
         say(f"outlast {' + '.join(roles)} is running: {where}admin on {at.admin}")
 
-    sys.exit(Process(settings, tuple(dict.fromkeys(roles)), announce=announce).run())
+    process = Process(settings, tuple(dict.fromkeys(roles)), announce=announce)
+    if parent is not None:
+        parent.watch(process.request)
+    sys.exit(process.run())
 
 
 def _roles(text: str) -> tuple[str, ...]:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from ..control.drain import DrainControl
 from ..control.render import Document, render
 from ..domain.errors import OutlastError, SettingsInvalid
 from .headers import METRICS_MEDIA_TYPE, SECURITY_HEADERS
@@ -35,6 +34,18 @@ _FOR_OTHERS = ("Origin", "Forwarded", "X-Forwarded-For", "Via")
 _NOT_FOUND: _Answer = (404, _TEXT, b"not found\n")
 
 
+class Drains(Protocol):
+    """A drain to watch and to begin; in a parent of several processes, that of all."""
+
+    def here(self) -> Document:
+        """Give the drain as it is now."""
+        ...
+
+    def start(self, *, by: str) -> Document:
+        """Begin the drain, or join the one under way, and give it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminProbes:
     """What the listener asks the process, from its own threads: every callable must be safe there and return soon.
@@ -46,7 +57,7 @@ class AdminProbes:
     is_started: Callable[[], bool]
     readiness: Callable[[], Readiness]
     metrics: Callable[[], bytes]
-    drain: DrainControl
+    drain: Drains
     fleet: Callable[[], Document | None]
     version: Mapping[str, str]
 

@@ -91,6 +91,8 @@ class Shutdown:
         """Own SIGTERM and SIGINT, with the watchdog behind them, while the context is open. Main thread only."""
         self._watchdog = Watchdog(last_words=self._last_words, end=self._end, monotonic=self._monotonic)
         self._watchdog.start()
+        if self.notice is not None:
+            self._arm(self.notice)
         before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -106,16 +108,16 @@ class Shutdown:
         # Of two threads at once one is first; a lock could be held by the very code that a signal interrupts.
         notice, _ = self._notices.setdefault("first", (asked, self._wall()))
         if notice is asked:
-            if self._watchdog is not None:
-                self._watchdog.arm(
-                    notice.deadline + _WATCHDOG_MARGIN_SECONDS,
-                    code=ExitCode.ABANDONED,
-                    why="the drain did not end by itself",
-                )
+            self._arm(notice)
             for role in (*self._roles, *self._hooked):
                 role.warn(notice)
             self._hand_over()
         return notice
+
+    def _arm(self, notice: DrainNotice) -> None:
+        if self._watchdog is not None:
+            at, why = notice.deadline + _WATCHDOG_MARGIN_SECONDS, "the drain did not end by itself"
+            self._watchdog.arm(at, code=ExitCode.ABANDONED, why=why)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = self._monotonic()

@@ -257,6 +257,15 @@ class Telemetry:
         """A part of the process died or could not close."""
         self._say("error", "role.failed", role=role, error=type(error).__name__, code=code_of(error), exc_info=error)
 
+    def child_started(self, place: int, *, pid: int) -> None:
+        """A parent has started a worker process."""
+        self._say("info", "child.started", place=place, child_pid=pid)
+
+    def child_ended(self, place: int, *, pid: int, exit_code: int, again_after: float | None) -> None:
+        """A parent's worker process has ended; `again_after` seconds it is started anew, None: it is not."""
+        level: Level = "warning" if exit_code else "info"
+        self._say(level, "child.ended", place=place, child_pid=pid, exit_code=exit_code, again_after=again_after)
+
     def process_ended(self, *, exit_code: int, why: str, abandoned: Iterable[str] = ()) -> None:
         """The process is ended at once, without its teardown."""
         names = ", ".join(abandoned)
