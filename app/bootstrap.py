@@ -18,6 +18,7 @@ from secrets import SystemRandom
 
 from . import __version__
 from .control.catalogue import TypeCatalogue
+from .control.deploys import DeployControl
 from .control.drain import DrainControl
 from .control.fleet import FleetControl
 from .control.jobs import JobControl
@@ -136,6 +137,7 @@ def build_services(
         catalogue=catalogue,
         fleet=FleetControl(driver),
         drain=drain,
+        deploys=DeployControl(driver),
         waiters=waiters,
         auth=auth,
         telemetry=telemetry,

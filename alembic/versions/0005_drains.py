@@ -1,6 +1,7 @@
-"""What a worker shows of its drain, and who asked for it.
+"""What a worker shows of its drain, who asked for it, and the report it leaves.
 
-Columns only, without defaults: adding them rewrites nothing, and the release before goes on as it was.
+The columns have no defaults: adding them rewrites nothing, and the release before goes on as it was. A report is one
+row a drained worker, written by itself at its end; its runs stand in parallel arrays.
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ COLUMNS = (
 )
 
 
+REPORTS = f"""
+create table outlast.drain(
+  worker int primary key, host text not null, code_version text not null, reason text not null,
+  {instant("started_at")} not null, {instant("ended_at")} not null default outlast.clock(),
+  job_ids uuid[] not null, claim_nos int[] not null, names text[] not null, fates text[] not null,
+  ignored boolean[] not null)"""
+
+
 def in_schema(sql: str) -> str:
     schema: str = context.config.attributes["schema"]
     return re.sub(r"\boutlast\.", f'"{schema}".', sql)
@@ -36,8 +45,10 @@ def in_schema(sql: str) -> str:
 
 def upgrade() -> None:
     op.execute(in_schema("alter table outlast.worker " + ", ".join(f"add column {column}" for column in COLUMNS)))
+    op.execute(in_schema(REPORTS))
 
 
 def downgrade() -> None:
+    op.execute(in_schema("drop table outlast.drain"))
     names = (column.split()[0] for column in COLUMNS)
     op.execute(in_schema("alter table outlast.worker " + ", ".join(f"drop column {name}" for name in names)))

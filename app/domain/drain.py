@@ -1,4 +1,4 @@
-"""Workers that leave, as the store knows it: what they show of their drain, and being asked for one.
+"""Workers that leave, as the store knows it: what they show of their drain, being asked for one, what it cost.
 
 Values only. Times are the store's; a worker gives it spans and never its own clock.
 """
@@ -6,8 +6,10 @@ Values only. Times are the store's; a worker gives it spans and never its own cl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+from .job import JobId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +27,55 @@ class DrainAsk(StrEnum):
     ASKED = "asked"
     GONE = "gone"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainedRun:
+    """A run that a drain told to stop, and its fate.
+
+    `fate` is `completed`, `interrupted`, `abandoned` or `other`; `has_ignored` says that it was cut without ever having
+    read its signal.
+    """
+
+    job_id: JobId
+    claim_no: int
+    name: str
+    fate: str
+    has_ignored: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainReport:
+    """What a worker says of its own drain at its end; `lasted` is the time since it was told."""
+
+    worker_id: WorkerId
+    reason: str
+    lasted: timedelta
+    runs: tuple[DrainedRun, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAgain:
+    """A run of a drained worker, and how long after its end there the job was claimed again; None when it was not."""
+
+    run: DrainedRun
+    claimed_after: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainView:
+    """The report of a drained worker, with what became of its jobs since."""
+
+    worker_id: WorkerId
+    host: str
+    code_version: str
+    reason: str
+    started_at: datetime
+    ended_at: datetime
+    runs: tuple[RunAgain, ...]
+
+
+# Fates after which a job has to be claimed again.
+CUT = frozenset({"interrupted", "abandoned"})
+# So many reports are kept, the newest.
+MOST_REPORTS = 1_000

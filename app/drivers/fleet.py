@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..domain.drain import DrainAsk, DrainShown
+from ..domain.drain import DrainAsk, DrainShown, DrainView
 from ..domain.job import WorkerId
 from ..domain.snapshot import NewWorker, WorkerView
 
@@ -27,6 +27,13 @@ class FleetStore(Protocol):
         """Ask a worker to drain: it learns so at its next renewal, and is woken for one.
 
         Asking again keeps who asked first. A worker whose lease has passed is gone, reaped or not.
+        """
+        ...
+
+    async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
+        """Give the reports of drained workers, newest first, those of ids below `before`; the newest 1,000 are kept.
+
+        How long jobs waited for their next claim is read from their tokens and ledgers as they are now.
         """
         ...
 

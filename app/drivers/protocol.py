@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from ..domain.drain import DrainReport
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.snapshot import (
@@ -110,6 +111,10 @@ class HeartbeatStore(Protocol):
 
         Fenced. Whoever takes them over reports `interrupted`, cause `abandoned`. Gives the number marked.
         """
+        ...
+
+    async def report_drain(self, report: DrainReport) -> None:
+        """Keep what became of a drained worker's runs; a later report of the worker takes the place of an earlier."""
         ...
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
-from ..domain.drain import DrainAsk, DrainShown
+from ..domain.drain import DrainAsk, DrainShown, DrainView
 from ..domain.errors import NotImplementedYet
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
@@ -68,6 +68,9 @@ class RefusedDriver:
         raise self._refusal()
 
     async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+        raise self._refusal()
+
+    async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
         raise self._refusal()
 
     async def close_worker(self, worker_id: WorkerId) -> None:

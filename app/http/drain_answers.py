@@ -58,3 +58,60 @@ class FleetDrain(Answer):
 
 class DrainView(RootModel[Drain | FleetDrain]):
     """One process's drain, or the fleet's."""
+
+
+class Fates(Answer):
+    """What became of runs that a drain told to stop, and how soon those that were cut were claimed again."""
+
+    completed: int
+    interrupted: int
+    abandoned: int
+    other: int
+    never_acknowledged: int = Field(description="Runs that were cut without ever having read their signal.")
+    claimed_again: int = Field(description="Runs that were cut and have been claimed since.")
+    claimed_again_ms_median: int | None
+    claimed_again_ms_max: int | None
+
+
+class JobTypeFates(Fates):
+    """The same of one job type."""
+
+    job_type: str
+
+
+class CutRun(Answer):
+    """A run that was cut."""
+
+    job_id: UUID
+    job_type: str
+    fate: Literal["interrupted", "abandoned"]
+    acknowledged: bool
+    claimed_again_ms: int | None = Field(description="From its end there to its next claim; null while there is none.")
+
+
+class Deploy(Fates):
+    """A drained worker's report."""
+
+    worker_id: str
+    host: str
+    code_version: str
+    reason: str
+    started_at: datetime
+    ended_at: datetime
+    job_types: list[JobTypeFates]
+    cut: list[CutRun] = Field(description="The runs that were cut, 200 at most.")
+
+
+class Ignorant(Answer):
+    """A job type whose handlers never read their signal."""
+
+    job_type: str
+    count: int
+
+
+class DeployList(Answer):
+    """Reports of drained workers, newest first."""
+
+    items: list[Deploy]
+    never_acknowledged: list[Ignorant] = Field(description="Of the items at hand, most first.")
+    next_before: str | None = Field(description="`before` of the page that follows.")

@@ -26,7 +26,7 @@ _TAGS = (
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
     {"name": "queues", "description": "How deep, how old, paused by whom."},
     {"name": "workers", "description": "The processes that execute jobs."},
-    {"name": "drain", "description": "Leaving in order: how far, what is held, and asking for it."},
+    {"name": "drain", "description": "Leaving in order: how far, what is held, asking for it, and what it cost."},
     {"name": "process", "description": "Probes, metrics and versions of the process that answers."},
 )
 _REF = "#/components/schemas/{model}"

@@ -156,3 +156,14 @@ class ListParams(BaseModel):
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+
+
+class DeployParams(BaseModel):
+    """The query of `GET /v1/deploys`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
+    before: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] | None = Field(
+        default=None, ge=1, description="`next_before` of the page before: only workers of lower ids."
+    )

@@ -12,6 +12,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from ..control.catalogue import TypeCatalogue
+from ..control.deploys import DeployControl
 from ..control.drain import DrainControl
 from ..control.fleet import FleetControl
 from ..control.jobs import JobControl
@@ -34,6 +35,7 @@ class HttpServices:
     catalogue: TypeCatalogue
     fleet: FleetControl
     drain: DrainControl
+    deploys: DeployControl
     waiters: ResultWaiters
     auth: Auth
     telemetry: Telemetry

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..domain.drain import DrainReport
+from ..domain.job import WorkerId
 from ..lifecycle.drain import DrainNotice
 from ..lifecycle.role import Life
 from .told import Told
@@ -37,6 +39,10 @@ class DrainWatch:
         if now >= notice.abandon_at + notice.reserve / 8 and self._told.give_up():
             return max(notice.deadline - now, 0.0)
         return None
+
+    def report(self, worker_id: WorkerId) -> DrainReport | None:
+        """Say what became of the runs, for a loop that may never say it."""
+        return self._told.report(worker_id)
 
     def is_bounded(self) -> bool:
         """Say whether the drain's own watchdog ends the process soon: then a blocked loop is not the reason to."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
+from ..domain.drain import DrainReport
 from ..domain.job import ClaimToken
 from ..drivers.protocol import HeartbeatStore, JobDriver
 from ..lifecycle.drain import DrainBudget
@@ -112,6 +113,12 @@ class Heartbeat:
             return 0
         return await asyncio.wrap_future(start_on(loop, self._abandon(tokens, lease)))
 
+    async def report(self, report: DrainReport) -> None:
+        """Keep a drain's report, over the connection that a busy pool cannot hold up."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            await asyncio.wrap_future(start_on(loop, self._report(report)))
+
     async def stop(self, budget: DrainBudget) -> None:
         """End the thread and wait for it, a bounded time: a connection to nowhere does not keep a worker."""
         self._call(self._stopping.set)
@@ -197,6 +204,11 @@ class Heartbeat:
                 return 0
             return await self._store.abandon(self._lease.worker_id, tokens, lease)
 
+    async def _report(self, report: DrainReport) -> None:
+        async with self._one_call:
+            if self._store is not None:
+                await self._store.report_drain(report)
+
     async def _look(self) -> None:
         """Judge the lease, the drain and the worker's loop, a few times a second, whatever the connection does."""
         while not self._stopping.is_set():
@@ -217,6 +229,9 @@ class Heartbeat:
         try:
             async with asyncio.timeout(left):
                 await self._abandon(tokens, timedelta(seconds=left + ABANDONED_SECONDS))
+                report = None if lease is None else self._drain.report(lease.worker_id)
+                if report is not None:
+                    await self._report(report)
         except Exception as error:  # noqa: BLE001 - said; there is no later chance
             self._telemetry.store_call_failed("abandon", error)
 

@@ -18,6 +18,7 @@ from .roster import Roster
 from .settler import Settler
 from .told import Told
 
+_REPORT_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0  # a store that does not answer is not waited for: nothing is lost with the row left open
 
 
@@ -69,6 +70,17 @@ class Leaving:
         """Wait until the outcomes at hand are stored; what is finished counts, until just before the deadline."""
         await self._budget.wait(self._settler.is_idle, until=_last_settle)
         self._told.leave([run for run in self._roster.runs() if not (run.is_settled or run.is_body_running)])
+
+    async def report(self) -> None:
+        """Leave word of the drain in the store; what fails is said, and the drain goes on."""
+        report = self._told.report(self._registration.lease.worker_id)
+        if report is None:
+            return
+        try:
+            async with self._budget.within(_REPORT_SECONDS):
+                await self._heartbeat.report(report)
+        except Exception as error:  # noqa: BLE001 - a drain without a report is a drain
+            self._telemetry.store_call_failed("report", error)
 
     async def close_row(self) -> None:
         """Close the worker's row, or give up what a lost lease still holds; what fails is left to the reaper."""

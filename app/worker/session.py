@@ -169,6 +169,7 @@ class Session:
         self.life.idle()
         self._showing.phase(DrainPhase.CLOSE, budget)
         await self.leaving.flush()
+        await self.leaving.report()
         self._settler.give_up()
 
     async def _claim(self) -> None:

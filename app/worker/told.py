@@ -10,8 +10,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
+from ..domain.drain import DrainedRun, DrainReport
+from ..domain.job import WorkerId
 from ..domain.outcome import Completed, Interrupted
 from ..domain.verdict import Reason
 from ..lifecycle.drain import DrainNotice
@@ -37,11 +40,6 @@ class ToldRun:
     run: Run
     at: float
     fate: Fate
-
-    @property
-    def has_ignored(self) -> bool:
-        """Say whether the body never read that it was told, and did not come to its own end in time either."""
-        return not self.run.signal.is_read and self.fate in {Fate.INTERRUPTED, Fate.ABANDONED}
 
 
 class Told:
@@ -104,6 +102,19 @@ class Told:
         with self._lock:
             return tuple(run for run in self._given_up.values() if run.stored is None)
 
+    def report(self, worker_id: WorkerId) -> DrainReport | None:
+        """Say what became of the runs; of what has not ended, that it was abandoned. None without a drain."""
+        with self._lock:
+            first = self._heard[0] if self._heard else None
+        if first is None:
+            return None
+        return DrainReport(
+            worker_id=worker_id,
+            reason=first.cause,
+            lasted=timedelta(seconds=max(self._monotonic() - first.started, 0.0)),
+            runs=tuple(_reported(one) for one in self.runs()),
+        )
+
     # --- being watched ------------------------------------------------------------------------------------------------
 
     def held(self) -> tuple[HeldRun, ...]:
@@ -145,6 +156,18 @@ class Told:
                 return Fate.HELD
             case _:
                 return Fate.OTHER
+
+
+def _reported(one: ToldRun) -> DrainedRun:
+    fate = Fate.ABANDONED if one.fate is Fate.HELD else one.fate
+    token = one.run.job.token
+    return DrainedRun(
+        job_id=token.job_id,
+        claim_no=token.claim_no,
+        name=one.run.job.name,
+        fate=fate.value,
+        has_ignored=fate in {Fate.INTERRUPTED, Fate.ABANDONED} and not one.run.signal.is_read,
+    )
 
 
 def _held(run: Run, told: tuple[Run, float] | None) -> HeldRun:

@@ -12,6 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.control.catalogue import TypeCatalogue
+from app.control.deploys import DeployControl
 from app.control.drain import DrainControl
 from app.control.fleet import FleetControl
 from app.control.jobs import JobControl
@@ -83,6 +84,7 @@ class Api:
                 "queues": QueueControl(env.driver),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
+                "deploys": DeployControl(env.driver),
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
                 "auth": Auth(key),

@@ -13,6 +13,7 @@ from app.domain.outcome import Completed, Settlement
 from app.drivers.postgres import (
     cancel,
     claim,
+    drains,
     enqueue_statements,
     heartbeat,
     promote,
@@ -43,6 +44,7 @@ HOT = {
     "renew": heartbeat._RENEW,
     "promote": promote._PROMOTE,
     "cancel": cancel._CANCEL,
+    "deploy reports": drains._DRAINS,
 }
 CLAIMS = [verb for verb in HOT if "claim" in verb]
 # `queue` has a row per paused queue and `worker` one per process; the rest grows with the work.

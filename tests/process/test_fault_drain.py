@@ -71,8 +71,11 @@ async def test_a_body_that_will_not_end_is_abandoned_and_named_and_taken_over_un
 async def test_a_body_that_blocks_the_loop_is_abandoned_too_and_its_neighbours_count_nothing(
     fleet: Fleet, store: Store
 ) -> None:
-    """The watchdog ends the process; what it held was marked by then, and the process could be watched meanwhile."""
-    worker = await fleet.worker(OUTLAST_CONCURRENCY="3").ready()
+    """The watchdog ends the process; what it held was marked by then, and the process could be watched meanwhile.
+
+    A loop that stands still for too long ends a process that stays, which books a crash; one that leaves has its word.
+    """
+    worker = await fleet.worker(OUTLAST_CONCURRENCY="3", OUTLAST_LOOP_STALL_SECONDS="4").ready()
     held = [
         await store.enqueue("faults.hold_sync", {"gate": "never", "heed": heed, "epochs": 1}) for heed in (True, False)
     ]
@@ -92,6 +95,12 @@ async def test_a_body_that_blocks_the_loop_is_abandoned_too_and_its_neighbours_c
     assert await worker.gone(DRAIN + WATCHDOG + 1) == 70
     report(f"gone {fleet.ledger.record('gone') - sent:.2f} s after SIGTERM; promised {DRAIN + WATCHDOG:g} s")
     assert sorted(line["job_id"] for line in worker.said("worker.drain_abandoned")) == sorted(map(str, held))
+    (left,) = await store.driver.drains(limit=1)
+    assert {(one.run.job_id, one.run.fate, one.run.has_ignored) for one in left.runs} == {
+        (held[0], "abandoned", False),
+        (held[1], "abandoned", True),
+        (held[2], "abandoned", True),
+    }
     await successor.ready()
     for view in await store.all_until(held):
         assert (view.state, view.counters.attempt, view.counters.crashes) == (State.DONE, 1, 0)

@@ -13,12 +13,14 @@ from app.domain.job import JobId
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
 from tests.support.postgres import migrate
-from tests.support.processes import LEASE, Fleet, Service, eventually, fleet_on
+from tests.support.processes import DRAIN, LEASE, Fleet, Service, eventually, fleet_on
 from tests.support.proxy import proxy_to
 from tests.support.store import Store, store_on
 
 pytestmark = [pytest.mark.process, pytest.mark.postgres, pytest.mark.timeout(120)]
 
+WATCHDOG = 2.0
+ABANDONED = 70
 BODIES = ("faults.hold", "faults.hold_sync") * 2
 
 
@@ -55,6 +57,29 @@ async def test_a_network_cut_for_longer_than_a_lease_counts_against_no_job(fleet
         proxy.heal()
         await _nothing_counted(store, jobs)
         await _all_leave_in_order(workers)
+
+
+async def test_a_worker_that_is_told_while_its_database_is_away_leaves_in_time_and_costs_no_attempt(
+    fleet: Fleet, store: Store
+) -> None:
+    """It can store nothing, not even that it gives its jobs up: whoever finds them later books a crash, no attempt."""
+    async with proxy_to(fleet.url, fleet.folder) as proxy:
+        lasting = {"OUTLAST_LEASE_SECONDS": "8", "OUTLAST_HEARTBEAT_SECONDS": "2"}
+        worker = await fleet.worker(OUTLAST_DATABASE_URL=proxy.url, **lasting).ready()
+        jobs = [await store.enqueue(name, {"gate": "never", "epochs": 1}, max_attempts=1) for name in BODIES[:2]]
+        await eventually(lambda: len(fleet.ledger.events("effect")) == len(jobs), "both run")
+        proxy.cut()
+        worker.terminate()
+        await eventually(lambda: len(fleet.ledger.events("told")) == len(jobs), "both bodies are told all the same")
+        assert await worker.gone(DRAIN + WATCHDOG + 1) == ABANDONED
+    await fleet.worker().ready()
+    for view in await store.all_until(jobs):
+        attempts = await store.attempts(view.id)
+        assert (view.state, view.counters.attempt, view.counters.crashes) == (State.DONE, 1, 1), attempts
+        assert [(a.outcome, a.counted) for a in attempts] == [
+            (OutcomeKind.CRASHED, False),
+            (OutcomeKind.COMPLETED, attempts[-1].counted),
+        ]
 
 
 async def _running(fleet: Fleet, store: Store, workers: Sequence[Service]) -> list[JobId]:

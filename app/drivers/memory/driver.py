@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 from ...domain.clock import Clock
-from ...domain.drain import DrainAsk, DrainShown
+from ...domain.drain import DrainAsk, DrainShown, DrainView
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
@@ -30,7 +30,7 @@ from ...domain.snapshot import (
 )
 from ..capabilities import Capabilities
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
-from . import attempts, cancel, claim, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
+from . import attempts, cancel, claim, drains, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
 from .clock import SystemClock
 from .store import Store
 
@@ -82,6 +82,10 @@ class MemoryDriver:
     async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
         """See `FleetStore.ask_drain`."""
         return workers.ask_drain(self._store, worker_id, by=by)
+
+    async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
+        """See `FleetStore.drains`."""
+        return drains.drains(self._store, limit=limit, before=before)
 
     async def close_worker(self, worker_id: WorkerId) -> None:
         """Close a worker in order."""

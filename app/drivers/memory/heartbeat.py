@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
+from ...domain.drain import DrainReport
 from ...domain.job import ClaimToken, WorkerId
 from ...domain.snapshot import Renewal, Revocation
 from ..protocol import HeartbeatStore
+from .drains import report_drain
 from .settle import superseded_by
 from .store import Store
 
@@ -42,6 +44,10 @@ class MemoryHeartbeat:
                 return 0
             worker.lease_until = now + lease
             return sum(_mark(self._store, token) for token in tokens if token.worker_id == worker_id)
+
+    async def report_drain(self, report: DrainReport) -> None:
+        """Keep what became of a drained worker's runs; see `HeartbeatStore.report_drain`."""
+        report_drain(self._store, report)
 
 
 @asynccontextmanager

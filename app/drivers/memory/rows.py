@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from ...domain.drain import DrainShown
+from ...domain.drain import DrainReport, DrainShown
 from ...domain.job import ClaimToken, Counters, JobId, NewJob, WorkerId
 from ...domain.snapshot import NewWorker
 from ...domain.state import State
@@ -164,6 +164,14 @@ class Worker:
     def is_alive(self, now: datetime) -> bool:
         """Say whether the lease lasts: neither passed, nor taken, nor closed."""
         return self.lost_at is None and self.closed_at is None and self.lease_until > now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """What a worker said of its drain, and when."""
+
+    report: DrainReport
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

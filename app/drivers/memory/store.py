@@ -23,7 +23,7 @@ from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
 from ..protocol import Wake
 from .bell import Bell
-from .rows import Envelope, Finished, Key, Pause, Ready, Running, SourceId, Token, Waiting, Worker, state_of
+from .rows import Drained, Envelope, Finished, Key, Pause, Ready, Running, SourceId, Token, Waiting, Worker, state_of
 
 
 class Store:
@@ -39,6 +39,7 @@ class Store:
         self.sources: dict[SourceId, JobId] = {}
         self.ledger: defaultdict[JobId, list[AttemptView]] = defaultdict(list)
         self.workers: dict[WorkerId, Worker] = {}
+        self.drains: dict[WorkerId, Drained] = {}
         self.job_types: dict[str, JobTypeDoc] = {}
         self.pauses: dict[str, Pause] = {}
         self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from ...domain.drain import DrainAsk, DrainShown
+from ...domain.drain import DrainAsk, DrainShown, DrainView
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ...domain.snapshot import (
@@ -36,6 +36,7 @@ from . import (
     cancel,
     claim,
     describe,
+    drains,
     due,
     enqueue,
     expire,
@@ -138,6 +139,10 @@ class PostgresDriver:
     async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
         """Ask a worker to drain."""
         return await workers.ask_drain(self._db, worker_id, by=by)
+
+    async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
+        """Give the reports of drained workers."""
+        return await drains.drains(self._db, limit=limit, before=before)
 
     async def close_worker(self, worker_id: WorkerId) -> None:
         """Close a worker in order."""

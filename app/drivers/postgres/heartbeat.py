@@ -11,11 +11,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from ...domain.drain import DrainReport
 from ...domain.job import ClaimToken, WorkerId
 from ...domain.outcome import SettleAnswer
 from ...domain.snapshot import Renewal, Revocation
 from .connect import connect
 from .database import Database, Row
+from .drains import REPORT, TRIM, report_binds
 from .sqlstate import Contended, translate
 from .superseded import SUPERSEDED_BY
 
@@ -72,6 +74,11 @@ class PostgresHeartbeat:
         except Contended:
             # Rolled back whole by a deadlock; there is no later chance to mark them.
             return len(await self._fetch(_ABANDON, worker_id, *claims, lease))
+
+    async def report_drain(self, report: DrainReport) -> None:
+        """Keep what became of a drained worker's runs, and the newest reports of all."""
+        await self._fetch(REPORT, *report_binds(report))
+        await self._fetch(TRIM)
 
     async def close(self) -> None:
         """End the connection; one that does not answer is cut."""

@@ -60,6 +60,14 @@ def _workers(meta: MetaData) -> None:
         *_optional(drain_asked_at=_INSTANT, drain_asked_by=Text, drain_reason=Text, drain_deadline_at=_INSTANT),
     )
     Table(
+        "drain",
+        meta,
+        Column("worker", Integer, primary_key=True, autoincrement=False),
+        *_needed(host=Text, code_version=Text, reason=Text, started_at=_INSTANT, ended_at=_INSTANT),
+        *_needed(job_ids=ARRAY(Uuid), claim_nos=ARRAY(Integer), names=ARRAY(Text), fates=ARRAY(Text)),
+        *_needed(ignored=ARRAY(Boolean)),
+    )
+    Table(
         "job_name",
         meta,
         Column("id", Integer, Identity(always=True), primary_key=True),
