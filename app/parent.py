@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -53,7 +54,7 @@ class Parent:
         self._flags = tuple(flags)
         self._announce = announce
         self._host, port = address_of(settings.admin_bind, "OUTLAST_ADMIN_BIND")
-        telemetry = build_telemetry(settings)
+        telemetry = self._telemetry = build_telemetry(settings)
         self._shutdown = Shutdown(drain_seconds=settings.drain_seconds + _CHILDREN_SECONDS, telemetry=telemetry)
         environment = {**os.environ, "OUTLAST_ADMIN_BIND": "127.0.0.1:0", "OUTLAST_PROCESSES": "1"}
         self._children = Children(
@@ -76,9 +77,16 @@ class Parent:
         with self._shutdown.installed():
             self._admin.start()
             try:
-                return self._children.run(on_up=self._up)
+                code = self._children.run(on_up=self._up)
             finally:
                 self._admin.stop()
+            self._telemetry.drain_ended(exit_code=code, seconds=time.monotonic() - self._told_at())
+        return code
+
+    def _told_at(self) -> float:
+        """Give when they were told; children that all left by themselves were not."""
+        notice = self._shutdown.notice
+        return time.monotonic() if notice is None else notice.started
 
     def _up(self) -> None:
         shown = f"[{self._host}]" if ":" in self._host and not self._host.startswith("[") else self._host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -64,3 +65,32 @@ async def test_what_is_done_counts_with_the_budget_spent() -> None:
     budget.bind(DrainNotice(cause="x", started=-10, seconds=1))
     done.set()
     assert await budget.wait(done, until=lambda bound: bound.deadline) is True
+
+
+async def test_what_is_cut_by_a_time_of_its_own_is_cut_sooner_by_a_bind_that_lands_meanwhile() -> None:
+    budget = DrainBudget()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def waits() -> None:
+        async with budget.within(60):
+            await asyncio.Event().wait()
+
+    waiting = asyncio.ensure_future(waits())
+    await asyncio.sleep(0)
+    budget.bind(DrainNotice(cause="SIGTERM", started=time.monotonic(), seconds=30))
+    budget.bind(DrainNotice(cause="SIGTERM", started=time.monotonic(), seconds=0.05))
+    budget.bind(DrainNotice(cause="SIGTERM", started=time.monotonic(), seconds=30))
+    with pytest.raises(TimeoutError):
+        await waiting
+    assert loop.time() - began < 10
+
+
+async def test_a_time_of_its_own_is_not_stretched_by_a_bind() -> None:
+    budget = DrainBudget()
+    budget.bind(DrainNotice(cause="SIGTERM", started=time.monotonic(), seconds=60))
+    with pytest.raises(TimeoutError):
+        async with budget.within(0.01):
+            await asyncio.Event().wait()
+    async with budget.within(60):
+        pass

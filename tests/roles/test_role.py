@@ -185,6 +185,9 @@ async def test_a_process_drains_all_roles_before_it_closes_any() -> None:
     assert await serving == ExitCode.CLEAN
     assert order[:2] == ["a accept", "b accept"]
     assert probe.names() == ["drain.started", "drain.ended"]
+    status = leaving.status()
+    assert (status.state, status.phase, status.signal, status.reason) == ("stopped", "close", None, "http")
+    assert leaving._telemetry.metrics.registry.get_sample_value("outlast_drain_phase") == 3
 
 
 async def test_abandoned_work_has_its_exit_code() -> None:

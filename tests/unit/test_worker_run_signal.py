@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import cast
 
@@ -174,3 +175,41 @@ async def test_being_told_raises_what_happened_and_what_to_do(reason: Reason) ->
     assert caught.value.fix
     assert ("SIGTERM" in caught.value.cause) == (reason is Reason.DRAIN)
     signal.disarm()
+
+
+# --- whether the body has read it
+
+
+READS: dict[str, Callable[[RunSignal], object]] = {
+    "aborted": lambda signal: signal.aborted,
+    "reason": lambda signal: signal.reason,
+    "wait": lambda signal: signal.wait(timedelta(0)),
+}
+
+
+@pytest.mark.parametrize("how", READS)
+async def test_it_is_read_once_the_body_has_seen_that_it_fired(how: str) -> None:
+    signal = make()
+    READS[how](signal)
+    seen = [signal.is_read]  # there was nothing to see
+    signal.fire(Reason.DRAIN)
+    seen.append(signal.is_read)
+    assert signal.first is Reason.DRAIN
+    seen.append(signal.is_read)  # the worker's own look is not the body's
+    READS[how](signal)
+    assert [*seen, signal.is_read] == [False, False, False, True]
+    signal.disarm()
+
+
+async def test_a_body_that_raises_or_waits_for_it_has_read_it() -> None:
+    raising, waiting = make(), make()
+    waits = asyncio.ensure_future(waiting.wait())
+    await asyncio.sleep(0)
+    for signal in (raising, waiting):
+        signal.fire(Reason.DRAIN)
+    with pytest.raises(Aborted):
+        raising.raise_if_aborted()
+    assert await waits is Reason.DRAIN
+    assert (raising.is_read, waiting.is_read) == (True, True)
+    for signal in (raising, waiting):
+        signal.disarm()
