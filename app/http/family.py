@@ -69,6 +69,8 @@ class Family:
             if status == HTTPStatus.OK:
                 self._drains[pid] = json.loads(body)
         living = {child.pid for child in self._children()}
+        for pid in [pid for pid, one in self._drains.items() if pid not in living and one["phase"] is None]:
+            self._drains.pop(pid, None)  # crashed while nobody drained: another has its place
         own, seen = self._status(), list(self._drains.items())
         drains = [one | ({} if pid in living else {"in_flight": [], "in_flight_count": 0}) for pid, one in seen]
         held = [run for one in drains for run in one["in_flight"]]
