@@ -67,7 +67,7 @@ def print_job(view: JobView) -> None:
     ]
     for label, value in facts:
         if value not in (None, ""):
-            print(f"{label:<11}{_safe(str(value))}")
+            print(f"{label:<11}{safe(str(value))}")
 
 
 def print_attempts(attempts: Sequence[AttemptView]) -> None:
@@ -77,7 +77,7 @@ def print_attempts(attempts: Sequence[AttemptView]) -> None:
         error = f": {attempt.error.type}: {attempt.error.message}" if attempt.error else ""
         where = f" on worker {attempt.worker_id} ({attempt.host})" if attempt.worker_id is not None else ""
         how = f"{attempt.outcome.value} ({attempt.cause}, {counted})"
-        print(_safe(f"attempt {attempt.number}  {_time(attempt.ended_at)}  {how}{where}{error}"))
+        print(safe(f"attempt {attempt.number}  {_time(attempt.ended_at)}  {how}{where}{error}"))
 
 
 def _row(view: JobView) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ def _row(view: JobView) -> tuple[str, ...]:
         f"{view.counters.attempt}/{view.max_attempts}",
         _time(view.created_at),
     )
-    return tuple(_safe(cell).replace("\n", "\\n") for cell in cells)
+    return tuple(safe(cell).replace("\n", "\\n") for cell in cells)
 
 
 def _time(at: datetime | None) -> str:
     return "" if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     return text.translate(_SAFE)

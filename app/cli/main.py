@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, jobs, serve
+from . import database, dev, jobs, outbox, serve
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -26,9 +26,11 @@ app = typer.Typer(
 )
 app.add_typer(database.migrate, name="migrate", help="Bring the database schema up or down.")
 app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read them, cancel and retry them.")
+app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
 app.command("dev")(dev.dev)
 app.command("api")(serve.api)
 app.command("worker")(serve.worker)
+app.command("relay")(serve.relay)
 app.command("run")(serve.run)
 
 

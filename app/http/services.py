@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from ..control.catalogue import TypeCatalogue
 from ..control.fleet import FleetControl
 from ..control.jobs import JobControl
+from ..control.outbox import OutboxControl
 from ..control.queues import QueueControl
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
@@ -30,6 +31,7 @@ class HttpServices:
 
     jobs: JobControl
     queues: QueueControl
+    outbox: OutboxControl
     catalogue: TypeCatalogue
     fleet: FleetControl
     waiters: ResultWaiters
