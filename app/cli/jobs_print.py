@@ -98,4 +98,5 @@ def _time(at: datetime | None) -> str:
 
 
 def safe(text: str) -> str:
+    """Give a text without what would steer a terminal."""
     return text.translate(_SAFE)

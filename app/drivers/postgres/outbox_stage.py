@@ -104,7 +104,8 @@ def stage_now(statement: TextClause, transaction: Transaction, jobs: Sequence[Ne
     try:
         connection = opened.connection() if isinstance(opened, Session) else opened
         _check(connection)
-        connection.execute(statement, [_row(job) for job in jobs])
+        if jobs:
+            connection.execute(statement, [_row(job) for job in jobs])
     except (sa.InvalidRequestError, sa.UnboundExecutionError) as error:
         raise _no_transaction(opened, error) from error
     except sa.DBAPIError as error:
