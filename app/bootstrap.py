@@ -268,6 +268,8 @@ def _build_asgi() -> Application:
     @asynccontextmanager
     async def around() -> AsyncIterator[None]:
         await open_driver(driver, within=timedelta(seconds=settings.start_seconds))
+        if outbox is not None:
+            await open_driver(outbox, within=timedelta(seconds=settings.start_seconds))
         started.set()
         try:
             yield

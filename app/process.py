@@ -113,8 +113,7 @@ class Process:
             ending.push_async_callback(close_driver, self._driver)
             if self._outbox is not None:
                 ending.push_async_callback(self._outbox.close)
-            opening = open_driver(self._driver, within=timedelta(seconds=self._settings.start_seconds))
-            if not await self._shutdown.unless_requested(opening):
+            if not await self._shutdown.unless_requested(self._open()):
                 return 0
             if not self._driver.capabilities.is_durable:
                 self._telemetry.store_is_volatile(self._driver.capabilities.name)
@@ -131,6 +130,12 @@ class Process:
                 keeps_statements=store.pooled.keeps_statements,
                 missing=store.pooled.missing,
             )
+
+    async def _open(self) -> None:
+        within = timedelta(seconds=self._settings.start_seconds)
+        await open_driver(self._driver, within=within)
+        if self._outbox is not None:
+            await open_driver(self._outbox, within=within)
 
     def _roles(self, admin: AdminListener) -> list[Role]:
         api = None if self._auth is None else self._api(self._auth)

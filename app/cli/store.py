@@ -40,6 +40,8 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
     outbox = build_outbox(settings, driver)
     try:
         await open_driver(driver, within=_OPEN)
+        if outbox is not None:
+            await open_driver(outbox, within=_OPEN)
         return await verb(OutboxControl(outbox, jobs=driver))
     finally:
         if outbox is not None:

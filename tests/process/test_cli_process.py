@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from app import __version__
+from app.drivers.postgres import migrations
 from tests.process.conftest import Outlast
 from tests.support.processes import SLACK, report
 from tests.support.source import CHECKOUT
 
-SUBCOMMANDS = ("dev", "api", "worker", "run", "migrate", "jobs", "openapi", "version")
+SUBCOMMANDS = ("dev", "api", "worker", "relay", "outbox", "run", "migrate", "jobs", "openapi", "version")
 HELP_SECONDS = 1.0
 NOWHERE = "postgresql://outlast@/outlast?host=/nowhere"
 
@@ -77,7 +78,7 @@ def test_openapi_is_checked_against_the_committed_document(outlast: Outlast, tmp
         (("worker", "--db", NOWHERE), {"OUTLAST_CONCURRENCY": "many"}, "OUTLAST_CONCURRENCY"),
         (("worker", "--db", NOWHERE, "--drain-timeout", "soon"), {}, "'soon'"),
         (("api", "--db", NOWHERE), {}, "there is no key"),
-        (("api", "--db", NOWHERE, "--with", "relay"), {}, "'relay'"),
+        (("api", "--db", NOWHERE, "--with", "scheduler"), {}, "'scheduler'"),
         (("run", "--db", NOWHERE, "--roles", ","), {}, "names no role"),
         (("run", "--db", NOWHERE), {"OUTLAST_POOL_SIZE": "1"}, "OUTLAST_POOL_SIZE=1"),
         (("jobs", "list"), {}, "OUTLAST_DATABASE_URL is not set"),
@@ -135,13 +136,13 @@ def test_the_schema_goes_up_and_down_and_is_shown(
 ) -> None:
     cli = outlast.on(empty_database_url)
     before = cli("migrate", "status", "--json", code=78).document()
-    assert before == {"current": None, "head": "0003", "is_current": False}
+    assert before == {"current": None, "head": migrations.head(), "is_current": False}
     old = cli("jobs", "list", code=78)
     assert old.err.startswith("error: SCHEMA_OUTDATED: ")
     assert "migrate up" in old.err
-    assert "is at 0003" in cli("migrate", "up").err
-    assert "is at 0003" in cli("migrate", "up").err, "going up twice changes nothing"
-    assert cli("migrate", "status").out.strip() == "current 0003, head 0003"
+    assert f"is at {migrations.head()}" in cli("migrate", "up").err
+    assert f"is at {migrations.head()}" in cli("migrate", "up").err, "going up twice changes nothing"
+    assert cli("migrate", "status").out.strip() == f"current {migrations.head()}, head {migrations.head()}"
     assert cli("jobs", "list", "--json").documents() == []
     monkeypatch.setattr("sys.stdin", StringIO(""))
     assert cli("migrate", "down", "--to", "base", code=1).out.strip() == ""
