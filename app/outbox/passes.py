@@ -11,10 +11,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..domain.errors import OutlastError
 from ..domain.job import Enqueued
 from ..domain.outbox import Pass, Refusal, RelayId, StagedRow, is_refused_for_ever, refusal_of, summed, unfit
 from ..drivers.outbox import OutboxStore
 from ..drivers.protocol import JobDriver
+
+# A keyed job that is enqueued by itself takes a connection of the pool.
+_AT_ONCE = 4
 
 
 class Passes(Protocol):
@@ -101,8 +105,19 @@ class DriverPasses:
         return Pass(published=published, deduped=deduped, quarantined=tuple(refusals))
 
     async def _enqueue(self, rows: Sequence[StagedRow]) -> Sequence[Enqueued | BaseException]:
-        """Enqueue each by itself, as one that is refused must not refuse the others; the driver batches them."""
-        return await asyncio.gather(*(self._driver.enqueue(row.job) for row in rows), return_exceptions=True)
+        """Enqueue all at once, or each by itself when one is refused: it must not refuse the others."""
+        try:
+            return await self._driver.enqueue_many([row.job for row in rows])
+        except OutlastError as error:
+            if not is_refused_for_ever(error):
+                raise
+        few = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(row: StagedRow) -> Enqueued:
+            async with few:
+                return await self._driver.enqueue(row.job)
+
+        return await asyncio.gather(*map(one, rows), return_exceptions=True)
 
     async def _let_go(self, answers: Sequence[tuple[StagedRow, Enqueued]], refusals: Sequence[Refusal]) -> None:
         if answers:

@@ -75,6 +75,20 @@ async def test_of_rows_with_one_key_in_a_batch_one_becomes_the_job(outbox: Outbo
     assert {await outbox.store.forwarded(job_id) for job_id in staged} == set(there)
 
 
+async def test_of_rows_with_one_key_and_several_payloads_those_with_the_holders_lead_to_it(
+    outbox: Outbox, passes: Passes
+) -> None:
+    holder = await outbox.env.enqueue(key="order:1", fingerprint=2)
+    staged = []
+    for fingerprint in (1, 2, 1, 2, 3):
+        staged.append(await outbox.staged(key="order:1", fingerprint=fingerprint))
+        await outbox.env.advance(timedelta(milliseconds=1))
+    done = await passes.once(BATCH)
+    assert (done.published, done.deduped) == (0, 2)
+    assert sorted(ids(done.quarantined)) == sorted(staged[at] for at in (0, 2, 4))
+    assert [await outbox.store.forwarded(staged[at]) for at in (1, 3)] == [holder, holder]
+
+
 async def test_a_key_that_is_free_on_publish_is_taken(outbox: Outbox, passes: Passes) -> None:
     staged = await outbox.staged(key="order:1", dedupe_for=HOUR)
     await passes.once(BATCH)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,24 @@ async def test_one_bad_value_quarantines_its_row_and_leaves_the_others(outbox: P
     assert all([await outbox.is_there(job_id) for job_id in right])
     assert (await outbox.view()).items[0].code == "REQUEST_INVALID"
     assert await outbox.publish() == Pass()
+
+
+async def test_many_rows_with_one_key_cost_no_statement_each(env: PostgresEnv, outbox: PostgresOutboxEnv) -> None:
+    await outbox.stage(*(new_job(key="debounced") for _ in range(200)))
+    asked: list[str] = []
+    database = env.driver._db  # type: ignore[attr-defined] # the driver's database
+    raw = database.raw
+
+    @asynccontextmanager
+    async def listening() -> AsyncIterator[Any]:
+        async with raw() as conn:
+            conn.add_query_logger(lambda record: asked.append(record.query))
+            yield conn
+
+    database.raw = listening
+    done = await outbox.publish(500)
+    assert (done.published, done.deduped) == (1, 199)
+    assert len(asked) < 15
 
 
 @pytest.mark.parametrize("way", ["publish", "claim"])

@@ -258,6 +258,9 @@ async def test_claims_of_a_pass_that_failed_are_handed_back_before_the_next(verb
 
 async def test_rows_the_driver_cannot_take_for_now_are_handed_back_and_the_others_end() -> None:
     post = Post("driver")
+    await post.driver.enqueue(new_job(key="a", fingerprint=1))
+    with post.driver.outbox.transaction() as transaction:  # a refused one, for which each is enqueued by itself
+        post.driver.outbox.stage_now(transaction, [new_job(key="a", fingerprint=2)])
     jobs = post.stage(3)
     real = post.driver.enqueue
     refused: list[UUID] = []
@@ -274,6 +277,7 @@ async def test_rows_the_driver_cannot_take_for_now_are_handed_back_and_the_other
     await post.relay.stop()
     await post.until(jobs)
     assert refused == [jobs[1]]
+    assert (await post.driver.outbox.view()).quarantined == 1
 
 
 async def test_quarantine_is_said_and_counted_without_the_text_of_the_error() -> None:

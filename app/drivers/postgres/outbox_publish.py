@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from ...domain.errors import OutlastError
 from ...domain.job import Enqueued
@@ -23,6 +24,10 @@ from .outbox_rows import LOOK, put_aside, staged_row
 from .sqlstate import Taken, translate
 
 _TAKE = f"with {LOOK} select * from w order by staged_at, id"  # noqa: S608  a fragment of our own
+_REMEMBER = """
+insert into outlast.source(source_id, job_id, expires_at)
+select u.source_id, u.job_id, outlast.clock() + interval '90 days'
+from unnest($1::uuid[], $2::uuid[]) u(source_id, job_id) order by u.source_id on conflict do nothing"""
 _DELETE = "delete from outlast.outbox where id = any($1::uuid[])"
 
 # Each repetition means that somebody else committed in between.
@@ -77,19 +82,30 @@ class _Publish:
         refusals = {row.id: refusal for row in rows if (refusal := unfit(row)) is not None}
         fit = [row for row in rows if row.id not in refusals]
         answers: list[tuple[StagedRow, Enqueued]] = []
-        for row, verdict in zip(fit, await self._store(fit), strict=True):
-            if not isinstance(verdict, OutlastError):
-                answers.append((row, verdict))
-            elif is_refused_for_ever(verdict):
-                refusals[row.id] = refusal_of(row, verdict)
-            else:
-                raise verdict
+        while fit:
+            leaders, followers = _by_key(fit)
+            for row, verdict in zip(leaders, await self._store(leaders), strict=True):
+                if not isinstance(verdict, OutlastError):
+                    answers.append((row, verdict))
+                elif is_refused_for_ever(verdict):
+                    refusals[row.id] = refusal_of(row, verdict)
+                else:
+                    raise verdict
+            led, fit = _led(followers, answers)
+            await self._remember(led)
+            answers += led
         if answers:
             await self.conn.execute(self.db.in_schema(_DELETE), [row.id for row, _ in answers])
         if refusals:
             await put_aside(self.db, self.conn, tuple(refusals.values()), None)
         published, deduped = summed(answers)
         return Pass(published=published, deduped=deduped, quarantined=tuple(refusals.values()))
+
+    async def _remember(self, led: Sequence[tuple[StagedRow, Enqueued]]) -> None:
+        """Note the job that rows have come to, as an enqueue of them would."""
+        if led:
+            sources = [row.id for row, _ in led], [answer.id for _, answer in led]
+            await self.conn.execute(self.db.in_schema(_REMEMBER), *sources)
 
     async def _store(self, rows: Sequence[StagedRow]) -> Sequence[Enqueued | OutlastError]:
         names = await name_ids(self.db, (row.job.name for row in rows))
@@ -112,3 +128,35 @@ class _Publish:
     ) -> Sequence[Enqueued | OutlastError]:
         jobs = [row.job for row in rows]
         return await store_within(self.db, self.conn, jobs, names, is_repeated=self.is_repeated) if jobs else ()
+
+
+def _by_key(rows: Sequence[StagedRow]) -> tuple[list[StagedRow], list[StagedRow]]:
+    """Part rows into the first of each key, with those without one, and the others, which can only follow it."""
+    leaders: list[StagedRow] = []
+    followers: list[StagedRow] = []
+    seen: set[UUID] = set()
+    for row in rows:
+        key = row.job.key_hash
+        (followers if key in seen else leaders).append(row)
+        if key is not None:
+            seen.add(key)
+    return leaders, followers
+
+
+def _led(
+    followers: Sequence[StagedRow], answers: Sequence[tuple[StagedRow, Enqueued]]
+) -> tuple[list[tuple[StagedRow, Enqueued]], list[StagedRow]]:
+    """Part followers into those whose leader came to a job with the same payload, and those that must ask themselves.
+
+    What was true of the key when the leader asked is true of them: no order among staged rows is promised.
+    """
+    by_key = {row.job.key_hash: (row.job.fingerprint, answer) for row, answer in answers if row.job.key is not None}
+    led: list[tuple[StagedRow, Enqueued]] = []
+    left: list[StagedRow] = []
+    for row in followers:
+        fingerprint, answer = by_key.get(row.job.key_hash, (None, None))
+        if answer is not None and fingerprint == row.job.fingerprint:
+            led.append((row, replace(answer, deduped=True)))
+        else:
+            left.append(row)
+    return led, left
