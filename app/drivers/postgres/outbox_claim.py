@@ -21,7 +21,7 @@ c as (
   where o.id = any(array(select id from w)) returning o.id)
 select w.* from w where w.id = any(array(select id from c)) order by w.staged_at, w.id"""  # noqa: S608  our own
 
-_END = "delete from outlast.outbox where id = any($1::uuid[]) and state = 1 and claimed_by = $2"
+END = "delete from outlast.outbox where id = any($1::uuid[]) and state = 1 and claimed_by = $2"
 
 _RELEASE = """
 update outlast.outbox set state = 0, claimed_by = null, lease_until = null where state = 1 and claimed_by = $1"""
@@ -50,7 +50,7 @@ async def claim(db: Database, looks: Looks, relay_id: RelayId, batch: int) -> tu
 
 async def end(db: Database, relay_id: RelayId, ids: Sequence[OutboxId]) -> int:
     """Let published rows go."""
-    return count_of(await db.run(lambda conn: conn.execute(db.in_schema(_END), list(ids), relay_id)))
+    return count_of(await db.run(lambda conn: conn.execute(db.in_schema(END), list(ids), relay_id)))
 
 
 async def quarantine(db: Database, relay_id: RelayId, refusals: Sequence[Refusal]) -> int:
