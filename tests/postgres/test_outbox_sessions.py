@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import TypeAlias
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine as create_sync_engine
@@ -150,6 +153,57 @@ async def test_order_and_job_roll_back_together(driver: PostgresDriver, engine: 
     with use_client(Client(driver)), pytest.raises(Exception, match="refused"):
         await way(driver, engine)
     assert await driver.outbox.publish(10) == Pass()
+
+
+async def test_a_session_rings_for_what_its_commit_made_visible_and_for_nothing_else(
+    driver: PostgresDriver, engine: AsyncEngine
+) -> None:
+    rings: list[str] = []
+    driver.outbox._ring = lambda: rings.append("ring")  # type: ignore[method-assign] # heard instead of sent
+    async with AsyncSession(engine) as session:
+        with use_client(Client(driver)):
+            await send.enqueue({"order_id": 1}, session=session)
+            await session.rollback()
+            await session.execute(ORDER, ONE)
+            await session.commit()
+            assert rings == []
+            await send.enqueue({"order_id": 2}, session=session)
+            await (await session.begin_nested()).rollback()
+            assert rings == []
+            await session.commit()
+            assert rings == ["ring"]
+            await session.execute(text("select 1"))
+            await session.commit()
+            assert rings == ["ring"]
+            await send.enqueue({"order_id": 3}, session=session)
+            await session.commit()
+            assert rings == ["ring", "ring"]
+
+
+async def test_a_commit_after_the_drivers_loop_has_ended_succeeds(driver: PostgresDriver, engine: AsyncEngine) -> None:
+    ended = asyncio.new_event_loop()
+    ended.close()
+    driver.outbox.ring_on(ended)
+    with use_client(Client(driver)):
+        async with AsyncSession(engine) as session, session.begin():
+            await send.enqueue({"order_id": 1}, session=session)
+    assert await driver.outbox.publish(10) == Pass(published=1)
+
+
+async def test_a_role_that_may_only_insert_can_stage(driver: PostgresDriver, engine: AsyncEngine) -> None:
+    role = f"shop_{uuid4().hex[:12]}"
+    async with engine.begin() as connection:
+        await connection.execute(text(f"create role {role}"))
+        await connection.execute(text(f"grant usage on schema outlast to {role}"))
+        await connection.execute(text(f"grant insert on outlast.outbox to {role}"))
+    with use_client(Client(driver)):
+        async with engine.begin() as connection:
+            await connection.execute(text(f"set local role {role}"))
+            await send.enqueue({"order_id": 1}, session=connection, tags=["a"], delay=timedelta(milliseconds=1))
+    assert await driver.outbox.publish(10) == Pass(published=1)
+    async with engine.begin() as connection:
+        await connection.execute(text(f"drop owned by {role}"))
+        await connection.execute(text(f"drop role {role}"))
 
 
 async def test_an_autocommit_connection_is_no_transaction(driver: PostgresDriver, engine: AsyncEngine) -> None:

@@ -127,8 +127,13 @@ class PostgresOutbox:
     def _ring(self) -> None:
         """Wake relays after a caller's commit, on whatever thread that was. Never fails: polling finds the rows."""
         loop, rings = self._loop, self._rings
-        if rings is not None and loop is not None and not loop.is_closed():
-            asyncio.run_coroutine_threadsafe(notify(rings, Wake.STAGED), loop)
+        if rings is None or loop is None:
+            return
+        ringing = notify(rings, Wake.STAGED)
+        try:
+            asyncio.run_coroutine_threadsafe(ringing, loop)
+        except RuntimeError:  # the loop ended with its driver still open
+            ringing.close()
 
 
 _: type[OutboxStore[Transaction]] = PostgresOutbox

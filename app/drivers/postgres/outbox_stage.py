@@ -165,7 +165,7 @@ def _row(job: NewJob) -> dict[str, object]:
 
 
 def _ring_after_commit(session: Session, on_commit: OnCommit) -> None:
-    """Ring once the outermost transaction has committed. A spare ring after a rollback to a savepoint does no harm."""
+    """Ring once the outermost transaction has committed."""
     if _HAS_STAGED not in session.info:
 
         def committed(its: Session) -> None:
@@ -174,7 +174,7 @@ def _ring_after_commit(session: Session, on_commit: OnCommit) -> None:
                 on_commit()
 
         def rolled_back(its: Session, *_: object) -> None:
-            if its.get_transaction() is None:
+            if not its.in_nested_transaction():
                 its.info[_HAS_STAGED] = False
 
         event.listen(session, "after_commit", committed)
