@@ -13,7 +13,8 @@ from ...domain.outbox import OutboxId, Refusal, RelayId, StagedRow
 from .database import Database, Raw, Row
 from .rows import plain
 
-# What one pass may hold of payloads, which are read by the loop: a look takes fewer rows when they are large, and one at least.
+# What one pass may hold of payloads, which are read on the loop: a look takes fewer rows when they are large, one at
+# least.
 MAX_BYTES = 2 * 1024 * 1024
 
 _STALE = "claims > 0 and staged_at < outlast.clock() - interval '90 days'"
