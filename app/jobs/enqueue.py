@@ -30,9 +30,7 @@ def request_of(handle: Declared, payload: object, options: Mapping[str, Any]) ->
     return next(requests_of(handle, (payload,), options))
 
 
-def requests_of(
-    handle: Declared, payloads: Iterable[object], options: Mapping[str, Any]
-) -> Iterator[EnqueueRequest]:
+def requests_of(handle: Declared, payloads: Iterable[object], options: Mapping[str, Any]) -> Iterator[EnqueueRequest]:
     """Make the requests for many jobs with the same options, one by one; raises what `request_of` raises."""
     fields: dict[str, Any] = dict(options)
     fields.pop("session", None)

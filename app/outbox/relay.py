@@ -43,7 +43,10 @@ class RelayOptions:
 
 
 class Relay(Role):
-    """Publishes one outbox. `driver` says when something was staged, `new_passes` gives the passes of one life, `roll` random numbers in [0, 1)."""
+    """Publishes one outbox.
+
+    `driver` tells when something was staged, `new_passes` gives the passes of one life, `roll` numbers in [0, 1).
+    """
 
     def __init__(
         self,

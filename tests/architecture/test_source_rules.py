@@ -14,7 +14,6 @@ TASK_OWNERS = {
     "app/lifecycle/loop_run.py": "the process's own task, for which the loop is run",
     "app/drivers/postgres/enqueue_lane.py": "awaited when the driver closes",
     "app/drivers/postgres/ringer.py": "awaited when the driver closes",
-    "app/drivers/postgres/outbox.py": "only notes a wake-up on the driver's loop, from a caller's thread; ends at once",
     "app/drivers/postgres/listen.py": "cancelled and awaited when the listening context closes",
     "app/http/admin.py": "runs on the main loop for a request of the admin thread, which waits for the answer",
 }

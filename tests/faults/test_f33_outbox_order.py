@@ -93,7 +93,7 @@ def relay_over(driver: PostgresDriver, *, is_shared: bool, dice: random.Random) 
     return Relay(
         outbox=driver.outbox,
         new_passes=new_passes,
-        listen=driver.listen,
+        driver=driver,
         telemetry=Telemetry(metrics=Metrics()),
         roll=dice.random,
         options=RelayOptions(batch=50, poll=timedelta(milliseconds=50), sweep=timedelta(milliseconds=200)),

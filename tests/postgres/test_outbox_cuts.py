@@ -90,14 +90,19 @@ class CutDatabase(Database):
             yield cast("Raw", CutRaw(conn, self.scissors))
 
 
-def mortal(way: str, env: PostgresEnv, scissors: Scissors) -> Passes:
+@asynccontextmanager
+async def mortal(way: str, env: PostgresEnv, scissors: Scissors) -> AsyncIterator[Passes]:
     """Give the passes of a relay that dies where the scissors say."""
     database = CutDatabase(env, scissors)
-    if way == "shared":
-        return SharedPasses(PostgresOutbox(database))
     driver = PostgresDriver(env.engine)
     driver._db = database
-    return DriverPasses(PostgresOutbox(database), driver, new_relay())
+    try:
+        if way == "shared":
+            yield SharedPasses(PostgresOutbox(database))
+        else:
+            yield DriverPasses(PostgresOutbox(database), driver, new_relay())
+    finally:
+        await driver.close()
 
 
 class Rows:
@@ -135,7 +140,8 @@ class Rows:
 async def count_boundaries(way: str, outbox: PostgresOutboxEnv, env: PostgresEnv) -> int:
     await Rows(outbox).stage(-1)
     scissors = Scissors()
-    done = await mortal(way, env, scissors).once(BATCH)
+    async with mortal(way, env, scissors) as passes:
+        done = await passes.once(BATCH)
     assert (done.published, len(done.quarantined)) == (2, 1)
     return scissors.count
 
@@ -154,8 +160,9 @@ async def test_a_relay_killed_at_any_boundary_makes_no_second_job(
         for at in range(boundaries):
             rows = Rows(outbox)
             await rows.stage(at)
-            with pytest.raises(DriverUnavailable):
-                await mortal(way, env, Scissors(at, is_after=is_after)).once(BATCH)
+            async with mortal(way, env, Scissors(at, is_after=is_after)) as passes:
+                with pytest.raises(DriverUnavailable):
+                    await passes.once(BATCH)
             before = await rows.there()
             if is_purged:
                 await rows.finish_and_purge()

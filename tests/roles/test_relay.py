@@ -76,7 +76,7 @@ class Post:
         self.relay = Relay(
             outbox=self.outbox,
             new_passes=self._passes,
-            listen=self.driver.listen,
+            driver=self.driver,
             telemetry=self.telemetry,
             roll=Random(7).random,
             options=RelayOptions(**{"poll": NEVER, "sweep": NEVER, **options}),
@@ -324,7 +324,7 @@ async def test_several_relays_publish_each_row_once(way: str) -> None:
     posts = [Post(way, batch=7) for _ in range(4)]
     for post in posts:
         post.driver, post.outbox.inner = driver, driver.outbox
-        post.relay._listen = driver.listen
+        post.relay._driver = driver
     jobs = [JobId(row) for row in map(OutboxId, posts[0].stage(200))]
     await asyncio.gather(*(post.relay.start() for post in posts))
     await posts[0].until(jobs)

@@ -7,6 +7,7 @@ of its own it is the outbox of another one, whose relays publish through the dri
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -62,7 +63,7 @@ class PostgresOutbox:
     async def close(self) -> None:
         """Give the connections back, those of a database of its own; else they are the driver's."""
         if self._owns_engine:
-            self._db.close()
+            await self._db.close()
             await self._db.engine.dispose()
 
     def ring_on(self, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -127,13 +128,9 @@ class PostgresOutbox:
     def _ring(self) -> None:
         """Wake relays after a caller's commit, on whatever thread that was. Never fails: polling finds the rows."""
         loop, rings = self._loop, self._rings
-        if rings is None or loop is None:
-            return
-        ringing = notify(rings, Wake.STAGED)
-        try:
-            asyncio.run_coroutine_threadsafe(ringing, loop)
-        except RuntimeError:  # the loop ended with its driver still open
-            ringing.close()
+        if loop is not None and rings is not None:
+            with contextlib.suppress(RuntimeError):  # the loop ended with its driver still open
+                loop.call_soon_threadsafe(rings.ringer.ring, (Wake.STAGED,))
 
 
 _: type[OutboxStore[Transaction]] = PostgresOutbox

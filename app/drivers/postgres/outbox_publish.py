@@ -7,7 +7,7 @@ enqueue locks, in its order. Called by `outbox`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from ...domain.errors import OutlastError
@@ -39,7 +39,7 @@ async def publish(db: Database, looks: Looks, batch: int) -> Pass:
     tries = 0
     is_careful = False
 
-    async def once(conn: Raw) -> Pass:
+    async def once(conn: Raw) -> tuple[Pass, set[Wake]]:
         look = looks.next()
         began = await conn.fetchval(db.in_schema("select outlast.clock()")) if look.is_whole else look.since
         async with conn.transaction():
@@ -47,11 +47,11 @@ async def publish(db: Database, looks: Looks, batch: int) -> Pass:
             transaction = _Publish(db=db, conn=conn, is_repeated=tries > 0, is_careful=is_careful)
             done = await transaction.rows([staged_row(row) for row in rows])
         is_full = looks.took(look, rows, batch, began)
-        return replace(done, is_full=is_full)
+        return replace(done, is_full=is_full), transaction.wakes
 
     while True:
         try:
-            done = await db.run(once)
+            done, wakes = await db.run(once)
         except (Taken, HalfWonError):
             looks.forget()
             tries += 1
@@ -63,8 +63,7 @@ async def publish(db: Database, looks: Looks, batch: int) -> Pass:
                 raise
             is_careful = True  # one bad value fails its whole statement: find it
         else:
-            if done.published:
-                await notify(db, Wake.READY)
+            await notify(db, *wakes)
             return done
 
 
@@ -76,6 +75,7 @@ class _Publish:
     conn: Raw
     is_repeated: bool
     is_careful: bool
+    wakes: set[Wake] = field(default_factory=set)
 
     async def rows(self, rows: Sequence[StagedRow]) -> Pass:
         """Make jobs of them, and let the rows go."""
@@ -98,6 +98,9 @@ class _Publish:
             await self.conn.execute(self.db.in_schema(_DELETE), [row.id for row, _ in answers])
         if refusals:
             await put_aside(self.db, self.conn, tuple(refusals.values()), None)
+        for row in (row for row, answer in answers if answer.id == row.job.id):
+            # Which of them were due by then is the store's to say.
+            self.wakes.update({Wake.READY} if row.job.run_at is None else {Wake.READY, Wake.DELAYED})
         published, deduped = summed(answers)
         return Pass(published=published, deduped=deduped, quarantined=tuple(refusals.values()))
 
