@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from app.domain.outbox import RELAY_LEASE, SOURCE_KEPT, STALE, OutboxId, Pass
 from app.domain.outcome import Completed
 from app.domain.state import State
-from app.drivers.protocol import ListQuery, PurgeQuery
+from app.drivers.protocol import ListQuery, PurgeQuery, Wake
 from app.outbox.passes import Passes
 from tests.support.drivers import new_job
 from tests.support.outbox import BATCH, Outbox, ids, new_relay, passes_of
@@ -220,6 +224,18 @@ async def test_a_published_row_is_remembered_longer_than_rows_may_be_published_a
     await outbox.env.advance(DAY)
     await purge(outbox)
     assert await outbox.store.forwarded(staged) is None
+
+
+@pytest.mark.parametrize(("fields", "wake"), [({}, Wake.READY), ({"delay": HOUR}, Wake.DELAYED)])
+async def test_publishing_wakes_who_waits_for_jobs(
+    outbox: Outbox, passes: Passes, fields: dict[str, Any], wake: Wake
+) -> None:
+    heard = asyncio.Event()
+    async with outbox.env.driver.listen(lambda each: heard.set() if each is wake else None):
+        await outbox.staged(**fields)
+        await passes.once(BATCH)
+        async with asyncio.timeout(10):
+            await heard.wait()
 
 
 async def test_the_lag_is_the_age_of_the_oldest_row_that_is_not_published(outbox: Outbox, passes: Passes) -> None:
