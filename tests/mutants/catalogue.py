@@ -259,9 +259,7 @@ OUTBOX = (
         (
             Mutant("look: state", "where state = 0 and staged_at >= $1", "where staged_at >= $1"),
             Mutant("look: since", "state = 0 and staged_at >= $1", "state = 0 and $1::timestamptz is not null"),
-            Mutant(
-                "look: order", "order by staged_at limit $2 for update skip locked", "limit $2 for update skip locked"
-            ),
+            Mutant("look: longest staged first", "order by staged_at limit $2", "order by staged_at desc limit $2"),
             Mutant("look: passes over others", "limit $2 for update skip locked", "limit $2 for update"),
             Mutant("look: locks", "limit $2 for update skip locked", "limit $2"),
             Mutant("look: bytes", " where before < {MAX_BYTES}"),
