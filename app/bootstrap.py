@@ -13,8 +13,11 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from secrets import SystemRandom
+from typing import Any
+from uuid import uuid4
 
 from . import __version__
 from .control.catalogue import TypeCatalogue
@@ -22,15 +25,19 @@ from .control.deploys import DeployControl
 from .control.drain import DrainControl
 from .control.fleet import FleetControl
 from .control.jobs import JobControl
+from .control.outbox import OutboxControl
 from .control.queues import QueueControl
 from .control.waiting import ResultWaiters
-from .domain.errors import SettingsInvalid
+from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
+from .domain.outbox import RelayId
 from .drivers.memory.driver import MemoryDriver
 from .drivers.opening import close_driver, open_driver
+from .drivers.outbox import OutboxStore, outbox_of
 from .drivers.postgres import migrations
 from .drivers.postgres.database import create_engine
 from .drivers.postgres.driver import PostgresDriver
+from .drivers.postgres.outbox import PostgresOutbox
 from .drivers.protocol import JobDriver
 from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
 from .http.app import create_app
@@ -46,10 +53,14 @@ from .lifecycle.shutdown import Shutdown
 from .observability.logging import LogFormat, open_log
 from .observability.metrics import Metrics
 from .observability.telemetry import Telemetry
+from .outbox.passes import DriverPasses, Passes, SharedPasses
+from .outbox.relay import Relay, RelayOptions
 from .settings import Settings
 from .worker.options import WorkerOptions, parse_queues
 from .worker.worker import Worker
 
+# What a relay needs of another database: a pass, and a look at it for an operator.
+OUTBOX_POOL = 2
 DEMO_JOBS = f"{__package__}.handlers.demo"
 
 
@@ -74,6 +85,43 @@ def build_driver(settings: Settings) -> JobDriver:
         schema=settings.db_schema,
         listen_url=settings.listen_url,
         owns_engine=True,
+    )
+
+
+def build_outbox(settings: Settings, driver: JobDriver) -> OutboxStore[Any] | None:
+    """Build the outbox that relays publish: beside the jobs, or in the database that OUTLAST_OUTBOX_URL names."""
+    if settings.outbox_url is None:
+        return outbox_of(driver)
+    engine = create_engine(settings.outbox_url, pool_size=OUTBOX_POOL, application_name="outlast outbox")
+    return PostgresOutbox.over(engine, schema=settings.db_schema)
+
+
+def build_relay(settings: Settings, driver: JobDriver, outbox: OutboxStore[Any] | None, telemetry: Telemetry) -> Relay:
+    """Build the relay role: in one transaction where one database holds outbox and jobs, else through the driver.
+
+    Raises:
+        NotImplementedYet: the driver has no outbox.
+    """
+    if outbox is None:
+        raise NotImplementedYet(
+            f"the {driver.capabilities.name} driver has no outbox", fix="set OUTLAST_DATABASE_URL to postgresql://…"
+        )
+
+    def new_passes() -> Passes:
+        if outbox is outbox_of(driver):
+            return SharedPasses(outbox)
+        return DriverPasses(outbox, driver, RelayId(uuid4()))
+
+    options = RelayOptions()
+    if settings.poll_seconds is not None:
+        options = replace(options, poll=timedelta(seconds=settings.poll_seconds))
+    return Relay(
+        outbox=outbox,
+        new_passes=new_passes,
+        driver=driver,
+        telemetry=telemetry,
+        roll=SystemRandom().random,
+        options=options,
     )
 
 
@@ -122,6 +170,7 @@ def build_fleet(driver: JobDriver) -> FleetControl:
 def build_services(
     settings: Settings,
     driver: JobDriver,
+    outbox: OutboxStore[Any] | None,
     telemetry: Telemetry,
     *,
     auth: Auth,
@@ -134,6 +183,7 @@ def build_services(
     return HttpServices(
         jobs=build_jobs(settings, driver, telemetry, catalogue=catalogue, waiters=waiters),
         queues=QueueControl(driver),
+        outbox=OutboxControl(outbox, jobs=driver),
         catalogue=catalogue,
         fleet=FleetControl(driver),
         drain=drain,
@@ -226,9 +276,11 @@ def _build_asgi() -> Application:
         leaving.request(by)
         ask_to_leave()
 
+    outbox = build_outbox(settings, driver)
     services = build_services(
         settings,
         driver,
+        outbox,
         telemetry,
         # Which address uvicorn binds to is not known here, so a key is always asked for.
         auth=build_auth(settings, host="", is_dev=False),
@@ -240,6 +292,8 @@ def _build_asgi() -> Application:
     @asynccontextmanager
     async def around() -> AsyncIterator[None]:
         await open_driver(driver, within=timedelta(seconds=settings.start_seconds))
+        if outbox is not None:
+            await open_driver(outbox, within=timedelta(seconds=settings.start_seconds))
         started.set()
         loop = asyncio.get_running_loop()
 
@@ -252,6 +306,8 @@ def _build_asgi() -> Application:
             try:
                 yield
             finally:
+                if outbox is not None:
+                    await outbox.close()
                 await close_driver(driver)
 
     return create_app(services, around=around)

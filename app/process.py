@@ -21,6 +21,8 @@ from .bootstrap import (
     address_of,
     build_auth,
     build_driver,
+    build_outbox,
+    build_relay,
     build_services,
     build_telemetry,
     build_worker,
@@ -45,11 +47,12 @@ from .settings import Settings
 from .worker.containment import contain_tasks
 from .worker.worker import Worker
 
-ROLES = ("api", "worker")
+ROLES = ("api", "worker", "relay")
 
-# A worker's claim, settle, hand-back and maintenance may each hold a connection at once; the API keeps two for reads.
+# A worker's claim, settle, hand-back and maintenance may each hold a connection at once; the API keeps two for reads,
+# a relay one for its pass and one for what a pass looks up beside it.
 _GRACEFUL_SECONDS = 5.0
-_POOL_OF_ROLE = {"worker": 4, "api": 2}
+_POOL_OF_ROLE = {"worker": 4, "api": 2, "relay": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ class Process:
         self._settings = settings
         self._telemetry = build_telemetry(settings)
         self._driver = build_driver(settings)
+        self._outbox = build_outbox(settings, self._driver)
         self._shutdown = Shutdown(drain_seconds=settings.drain_seconds, telemetry=self._telemetry)
         self._drain = DrainControl(status=self._shutdown.status, begin=self._shutdown.request)
         self._pulse = LoopPulse(patience_seconds=settings.loop_stall_seconds)
@@ -84,6 +88,7 @@ class Process:
         self._admin_bind = address_of(settings.admin_bind, "OUTLAST_ADMIN_BIND")
         self._auth = build_auth(settings, host=self._bind[0], is_dev=is_dev) if "api" in roles else None
         self._worker = self._build_worker() if "worker" in roles else None
+        self._relay = build_relay(settings, self._driver, self._outbox, self._telemetry) if "relay" in roles else None
         self._announce = announce
         self._last = last
 
@@ -115,8 +120,9 @@ class Process:
             ending.callback(admin.stop)
             ending.push_async_callback(_in_own_thread, lambda: self._last(self._shutdown))
             ending.push_async_callback(close_driver, self._driver)
-            opening = open_driver(self._driver, within=timedelta(seconds=self._settings.start_seconds))
-            if not await self._shutdown.unless_requested(opening):
+            if self._outbox is not None:
+                ending.push_async_callback(self._outbox.close)
+            if not await self._shutdown.unless_requested(self._open()):
                 return 0
             if not self._driver.capabilities.is_durable:
                 self._telemetry.store_is_volatile(self._driver.capabilities.name)
@@ -138,6 +144,12 @@ class Process:
         asked = self._shutdown.request
         return build_worker(self._settings, self._driver, self._telemetry, on_drain_asked=asked)
 
+    async def _open(self) -> None:
+        within = timedelta(seconds=self._settings.start_seconds)
+        await open_driver(self._driver, within=within)
+        if self._outbox is not None:
+            await open_driver(self._outbox, within=within)
+
     def _roles(self, admin: AdminListener) -> list[Role]:
         api = None if self._auth is None else self._api(self._auth)
 
@@ -145,13 +157,14 @@ class Process:
             url = None if api is None else f"http://{_shown(self._bind[0])}:{api.port}"
             self._announce(Addresses(api=url, admin=f"http://{_shown(self._admin_bind[0])}:{admin.port}"))
 
-        roles = [role for role in (self._worker, api) if role is not None]
+        roles = [role for role in (self._worker, self._relay, api) if role is not None]
         return [*roles, Announcer(announce)]
 
     def _api(self, auth: Auth) -> ApiRole:
         services = build_services(
             self._settings,
             self._driver,
+            self._outbox,
             self._telemetry,
             auth=auth,
             is_started=self._started.is_set,

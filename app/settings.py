@@ -42,6 +42,11 @@ class Settings(BaseSettings):
         description="A direct address for LISTEN when DATABASE_URL goes through a pooler; without it polling.",
         repr=False,
     )
+    outbox_url: str | None = Field(
+        default=None,
+        description="Where your application stages jobs, when that is another database than DATABASE_URL.",
+        repr=False,
+    )
     db_schema: str = Field(
         default="outlast", alias="OUTLAST_SCHEMA", description="The database schema that holds all of Outlast's tables."
     )

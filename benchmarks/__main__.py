@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import drain, enqueue, flatness, latency
+from . import drain, enqueue, flatness, latency, relay
 from .bed import Bed, bed
 from .page import Figure, write_page
 
@@ -69,9 +69,14 @@ async def _flatness(bed: Bed) -> list[Figure]:
     ]
 
 
+async def _relay(bed: Bed) -> list[Figure]:
+    return [_rate("relay, one database, one relay", "≥ 10,000", *await relay.publish(bed, rows=30_000))]
+
+
 ROWS: dict[str, tuple[_Row, int]] = {
     "enqueue": (_enqueue, 3),
     "drain": (_drain, 3),
+    "relay": (_relay, 3),
     "latency": (_latency, 1),
     "flatness": (_flatness, 1),
 }

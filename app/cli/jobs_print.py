@@ -44,7 +44,7 @@ def print_table(views: Sequence[JobView]) -> None:
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
     """Print a table, columns as wide as they need, each row on one line; its cells do not steer a terminal."""
-    shown = [[_safe(cell).replace("\n", "\\n") for cell in row] for row in rows]
+    shown = [[safe(cell).replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
     for row in shown:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -72,7 +72,7 @@ def print_job(view: JobView) -> None:
     ]
     for label, value in facts:
         if value not in (None, ""):
-            print(f"{label:<11}{_safe(str(value))}")
+            print(f"{label:<11}{safe(str(value))}")
 
 
 def print_attempts(attempts: Sequence[AttemptView]) -> None:
@@ -82,7 +82,7 @@ def print_attempts(attempts: Sequence[AttemptView]) -> None:
         error = f": {attempt.error.type}: {attempt.error.message}" if attempt.error else ""
         where = f" on worker {attempt.worker_id} ({attempt.host})" if attempt.worker_id is not None else ""
         how = f"{attempt.outcome.value} ({attempt.cause}, {counted})"
-        print(_safe(f"attempt {attempt.number}  {_time(attempt.ended_at)}  {how}{where}{error}"))
+        print(safe(f"attempt {attempt.number}  {_time(attempt.ended_at)}  {how}{where}{error}"))
 
 
 def _row(view: JobView) -> tuple[str, ...]:
@@ -101,5 +101,6 @@ def _time(at: datetime | None) -> str:
     return "" if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """Give a text without what would steer a terminal."""
     return text.translate(_SAFE)

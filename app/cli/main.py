@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, drain, jobs, serve, workers
+from . import database, dev, drain, jobs, outbox, serve, workers
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -28,9 +28,11 @@ app.add_typer(database.migrate, name="migrate", help="Bring the database schema 
 app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read them, cancel and retry them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")
+app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
 app.command("dev")(dev.dev)
 app.command("api")(serve.api)
 app.command("worker")(serve.worker)
+app.command("relay")(serve.relay)
 app.command("run")(serve.run)
 
 

@@ -1,4 +1,4 @@
-"""`outlast api`, `worker` and `run`: processes that stay until they are told to leave.
+"""`outlast api`, `worker`, `relay` and `run`: processes that stay until they are told to leave.
 
 Flags override settings; everything else is the composition root's. The exit code is the process's own: 0 clean, 70
 work was abandoned, 75 a loop died.
@@ -34,7 +34,7 @@ def api(
     host: _Host = None,
     port: _Port = None,
     admin_port: _AdminPort = None,
-    also: Annotated[str | None, typer.Option("--with", help="Roles to run beside the API: `worker`.")] = None,
+    also: Annotated[str | None, typer.Option("--with", help="Roles to run beside the API: `worker,relay`.")] = None,
     db: _Db = None,
 ) -> None:
     """Serve the HTTP API."""
@@ -74,9 +74,17 @@ def worker(
     _run_parent(settings, [word for pair in given for word in pair])
 
 
+def relay(*, drain_timeout: _Drain = None, admin_port: _AdminPort = None, db: _Db = None) -> None:
+    """Publish what your application staged in its own transactions."""
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db, drain_seconds=_seconds(drain_timeout))
+    _run(_with_binds(settings, admin_port=admin_port), ("relay",))
+
+
 def run(
     *,
-    roles: Annotated[str, typer.Option(help="Roles of this process: `api,worker`.")] = "api,worker",
+    roles: Annotated[str, typer.Option(help="Roles of this process: `api,worker,relay`.")] = "api,worker",
     host: _Host = None,
     port: _Port = None,
     admin_port: _AdminPort = None,
@@ -85,7 +93,7 @@ def run(
     """Run any set of roles in one process."""
     chosen = _roles(roles)
     if not chosen:
-        raise SettingsInvalid("--roles names no role", fix="name one or both of api and worker")
+        raise SettingsInvalid("--roles names no role", fix="name some of api, worker and relay")
     from ..settings import Settings
 
     settings = Settings.read(database_url=db)

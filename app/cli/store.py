@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
+    from ..control.outbox import OutboxControl
     from ..drivers.protocol import JobDriver
     from ..settings import Settings
 
@@ -32,6 +33,31 @@ def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
     from ..settings import Settings
 
     return asyncio.run(_with_jobs(Settings.read(database_url=db), verb))
+
+
+def with_outbox(db: str | None, verb: Callable[[OutboxControl], Awaitable[T]]) -> T:
+    """Run `verb` with the outbox of the store at `db`, or of the database that OUTLAST_OUTBOX_URL names."""
+    from ..settings import Settings
+
+    return asyncio.run(_with_outbox(Settings.read(database_url=db), verb))
+
+
+async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Awaitable[T]]) -> T:
+    from ..bootstrap import build_driver, build_outbox
+    from ..control.outbox import OutboxControl
+    from ..drivers.opening import close_driver, open_driver
+
+    driver = build_driver(settings)
+    outbox = build_outbox(settings, driver)
+    try:
+        await open_driver(driver, within=_OPEN)
+        if outbox is not None:
+            await open_driver(outbox, within=_OPEN)
+        return await verb(OutboxControl(outbox, jobs=driver))
+    finally:
+        if outbox is not None:
+            await outbox.close()
+        await close_driver(driver)
 
 
 async def _with_jobs(settings: Settings, verb: Callable[[JobControl], Awaitable[T]]) -> T:

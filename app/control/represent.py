@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from ..domain.errors import error_classes
 from ..domain.job import NewJob
 from ..domain.json_text import members
+from ..domain.outbox import MOST_COUNTED, OutboxView, QuarantinedRow
 from ..domain.outcome import ErrorInfo, OutcomeKind
 from ..domain.snapshot import AttemptView, JobTypeDoc, JobView, QueueView, WorkerView
 from ..domain.state import LIVE, DeadReason, State
@@ -171,6 +172,35 @@ def version_of(view: JobView) -> str:
         None if claim is None else (claim.worker_id, claim.claimed_at),
     )
     return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def outbox_document(view: OutboxView) -> Document:
+    """Give the representation of the outbox."""
+    return {
+        "staged": _count(view.staged),
+        "claimed": _count(view.claimed),
+        "quarantined": _count(view.quarantined),
+        "lag_ms": view.lag // _MILLISECOND,
+        "oldest_at": view.oldest_at,
+        "items": [_quarantined(item) for item in view.items],
+    }
+
+
+def _count(value: int) -> Document:
+    return {"value": value, "capped": value >= MOST_COUNTED}
+
+
+def _quarantined(item: QuarantinedRow) -> Document:
+    return {
+        "id": item.id,
+        "name": item.name,
+        "queue": item.queue,
+        "tenant": item.tenant,
+        "staged_at": item.staged_at,
+        "quarantined_at": item.quarantined_at,
+        "code": item.code,
+        "message": item.message,
+    }
 
 
 def links_of(job_id: str, root: str = "") -> Document:

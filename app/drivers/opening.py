@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Protocol
 
 from ..domain.errors import DriverUnavailable
 from .protocol import JobDriver
@@ -13,7 +14,15 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _CLOSE_SECONDS = 2.0
 
 
-async def open_driver(driver: JobDriver, *, within: timedelta) -> None:
+class Store(Protocol):
+    """What can be opened: a driver, an outbox."""
+
+    async def open(self) -> None:
+        """Make it usable."""
+        ...
+
+
+async def open_driver(driver: Store, *, within: timedelta) -> None:
     """Open the store, trying again while it is away.
 
     Raises:

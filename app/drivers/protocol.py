@@ -88,12 +88,13 @@ class Wake(StrEnum):
     DELAYED = "delayed"
     REVOKED = "revoked"
     FINISHED = "finished"
+    STAGED = "staged"
     LOST = "lost"
     LISTENING = "listening"
 
 
 # What happens to jobs; the other two say whether it is heard.
-NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED, Wake.FINISHED})
+NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED, Wake.FINISHED, Wake.STAGED})
 
 
 class HeartbeatStore(Protocol):
@@ -145,7 +146,7 @@ class JobDriver(FleetStore, Protocol):
 
         A key held by another job (live, or ended within its window) gives that job's id with `deduped`, or
         `JOB_DUPLICATE` (detail `existing_id`) under `on_conflict="error"`, or `IDEMPOTENCY_MISMATCH` (detail
-        `existing_id`) when the fingerprint differs. A known `source_id` gives the first job, for ever deduped.
+        `existing_id`) when the fingerprint differs. A known `source_id` (90 days) gives the first job, deduped.
         Repeating the same id is safe.
         """
         ...
@@ -254,7 +255,7 @@ class JobDriver(FleetStore, Protocol):
     async def purge(self, query: PurgeQuery) -> int:
         """Delete one batch of old terminal jobs with their ledger.
 
-        Keys within their window stay. Gives the number deleted.
+        Keys and sources within their windows stay. Gives the number deleted.
         """
         ...
 

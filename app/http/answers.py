@@ -240,6 +240,37 @@ class WorkerList(Answer):
     items: list[Worker]
 
 
+class Count(Answer):
+    """A number that is not counted to its end."""
+
+    value: int
+    capped: bool = Field(description="Whether there are at least so many.")
+
+
+class Quarantined(Answer):
+    """A staged row that the store refuses for ever; it waits for a replay."""
+
+    id: UUID = Field(description="Of the row, and of the job it was to become.")
+    name: str
+    queue: str
+    tenant: str
+    staged_at: datetime
+    quarantined_at: datetime
+    code: str | None = Field(description="Null for a row that is too old to be published safely.")
+    message: str
+
+
+class Outbox(Answer):
+    """What callers staged in their own transactions and no relay has published yet."""
+
+    staged: Count
+    claimed: Count
+    quarantined: Count
+    lag_ms: int = Field(description="Age of the oldest row that is staged or claimed.")
+    oldest_at: datetime | None
+    items: list[Quarantined] = Field(description="The newest quarantined rows.")
+
+
 class Ready(Answer):
     """Whether the process should get traffic."""
 

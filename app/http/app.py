@@ -19,10 +19,10 @@ from ..lifecycle.tasks import start_in
 from .edge import Edge
 from .framework import translate_http_exception, translate_validation_error
 from .openapi import render_document
-from .routers import actions, deploys, drain, enqueue, job_types, jobs, problems, process, queues, workers
+from .routers import actions, deploys, drain, enqueue, job_types, jobs, outbox, problems, process, queues, workers
 from .services import HttpServices
 
-_ROUTERS = (enqueue, jobs, actions, job_types, queues, workers, drain, deploys, process, problems)
+_ROUTERS = (enqueue, jobs, actions, job_types, queues, workers, outbox, drain, deploys, process, problems)
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"
     " milliseconds, ids opaque. Every error is a problem document with a stable `code` and a `fix` that works."

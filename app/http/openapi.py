@@ -25,6 +25,7 @@ _TAGS = (
     {"name": "jobs", "description": "Enqueue jobs, read them, cancel and retry them."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
     {"name": "queues", "description": "How deep, how old, paused by whom."},
+    {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
     {"name": "workers", "description": "The processes that execute jobs."},
     {"name": "drain", "description": "Leaving in order: how far, what is held, asking for it, and what it cost."},
     {"name": "process", "description": "Probes, metrics and versions of the process that answers."},

@@ -16,6 +16,7 @@ from ..control.deploys import DeployControl
 from ..control.drain import DrainControl
 from ..control.fleet import FleetControl
 from ..control.jobs import JobControl
+from ..control.outbox import OutboxControl
 from ..control.queues import QueueControl
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
@@ -32,6 +33,7 @@ class HttpServices:
 
     jobs: JobControl
     queues: QueueControl
+    outbox: OutboxControl
     catalogue: TypeCatalogue
     fleet: FleetControl
     drain: DrainControl

@@ -1,5 +1,6 @@
 """What a job author imports. Importing it, or a module that declares jobs, registers nothing and opens nothing."""
 
+from ..domain.outbox import StagedJob
 from ..domain.retry import RetryPolicy
 from .client import Client, use_client
 from .context import JobContext
@@ -19,6 +20,7 @@ __all__ = [
     "RetryAfter",
     "RetryPolicy",
     "Snooze",
+    "StagedJob",
     "Terminal",
     "describe",
     "describe_jobs",

@@ -7,18 +7,19 @@ is current by default.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ..domain.errors import DriverUnavailable, RequestInvalid
+from ..domain.errors import DriverUnavailable, OutboxNoTx, RequestInvalid
 from ..domain.job import Enqueued, NewJob
+from ..domain.outbox import OutboxId, StagedJob
+from ..drivers.outbox import Stager, outbox_of
 from ..drivers.protocol import JobDriver
 from .admission import Admission
 from .jobtype import JobType
-from .planned import refuse
 from .repeat import until_known
 from .request import EnqueueRequest
 
@@ -31,18 +32,32 @@ _ADMITTED_IN_A_ROW = 500  # some 10 to 50 ms of work, then the loop gets its tur
 
 # A context variable, though what a call does hangs on it: it is set for one block, or for the context
 # of one body, so that two clients in a process stay apart, which a module-level one would not do.
-_CURRENT: ContextVar[Client | None] = ContextVar("outlast.client", default=None)
+_CURRENT: ContextVar[_Current | None] = ContextVar("outlast.client", default=None)
+
+
+class _Current(NamedTuple):
+    client: Client
+    session: Callable[[], object | None] | None
 
 
 class Client:
-    """Enqueues through one driver. `enqueued_by` is attribution for requests that name nobody."""
+    """Enqueues through one driver. `enqueued_by` is attribution for requests that name nobody.
+
+    `stager` stages jobs in callers' transactions; the driver's own outbox without one.
+    """
 
     def __init__(
-        self, driver: JobDriver, *, admission: Admission | None = None, enqueued_by: str | None = None
+        self,
+        driver: JobDriver,
+        *,
+        admission: Admission | None = None,
+        enqueued_by: str | None = None,
+        stager: Stager[Any] | None = None,
     ) -> None:
         self._driver = driver
         self._admission = Admission() if admission is None else admission
         self._enqueued_by = enqueued_by
+        self._stager: Stager[Any] | None = outbox_of(driver) if stager is None else stager
         self._guard: Guard = nullcontext
 
     def guarded(self, guard: Guard) -> Client:
@@ -51,7 +66,7 @@ class Client:
         The worker hands a body such a client, so that the run's end never cuts a write whose outcome would then be
         unknown. The pauses between repetitions are outside.
         """
-        client = Client(self._driver, admission=self._admission, enqueued_by=self._enqueued_by)
+        client = Client(self._driver, admission=self._admission, enqueued_by=self._enqueued_by, stager=self._stager)
         client._guard = guard
         return client
 
@@ -73,6 +88,46 @@ class Client:
         Raises:
             RequestInvalid: more than 50,000. Else what `enqueue` raises, for the first job refused.
         """
+        jobs = await self._admitted(job_type, requests)
+        return await until_known(lambda: self._in_store(self._driver.enqueue_many(jobs))) if jobs else ()
+
+    async def stage(
+        self, job_type: JobType, requests: Iterable[EnqueueRequest], session: object
+    ) -> tuple[StagedJob, ...]:
+        """Admit jobs and stage them in the caller's transaction: published by its commit, gone with its rollback.
+
+        Whether a live job holds a key is looked at on publish; until then the answer is the staged job's own.
+
+        Raises:
+            OutboxNoTx: the session brings no transaction to write in, or this client has no outbox.
+            TransactionForeign: the transaction is not on a database that can hold an outbox.
+            SchemaOutdated: the transaction's database has no outbox. Else what `enqueue_many` raises.
+        """
+        stager, jobs = self._outbox(), await self._admitted(job_type, requests)
+        if jobs:
+            # A write that is cut leaves the caller's transaction unusable; a run holds its cancellation back here.
+            with self._guard():
+                await stager.stage(session, jobs)
+        return _staged(jobs)
+
+    def stage_now(
+        self, job_type: JobType, requests: Sequence[EnqueueRequest], session: object
+    ) -> tuple[StagedJob, ...]:
+        """Do the same from code that does not await, in a session of such code. Raises what `stage` raises."""
+        stager = self._outbox()
+        jobs = [self._admission.admit(job_type, self._attributed(request)) for request in requests]
+        stager.stage_now(session, jobs)
+        return _staged(jobs)
+
+    def _outbox(self) -> Stager[Any]:
+        if self._stager is None:
+            raise OutboxNoTx(
+                "this client's driver has no outbox",
+                fix="make the client with a PostgreSQL driver, or give it a stager",
+            )
+        return self._stager
+
+    async def _admitted(self, job_type: JobType, requests: Iterable[EnqueueRequest]) -> list[NewJob]:
         jobs: list[NewJob] = []
         for request in requests:
             if len(jobs) == MOST_AT_ONCE:
@@ -82,7 +137,7 @@ class Client:
             jobs.append(self._admission.admit(job_type, self._attributed(request)))
             if len(jobs) % _ADMITTED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
-        return await until_known(lambda: self._in_store(self._driver.enqueue_many(jobs))) if jobs else ()
+        return jobs
 
     async def _in_store(self, call: Awaitable[AnswerT]) -> AnswerT:
         with self._guard():
@@ -98,12 +153,10 @@ class Client:
 def use_client(client: Client, current_session: Callable[[], object | None] | None = None) -> Iterator[Client]:
     """Make a client the one that `handle.enqueue` uses, in this context and the tasks started from it.
 
-    Raises:
-        NotImplementedYet: `current_session` is given; enqueueing in the caller's transaction is not built.
+    `current_session` gives the session of the caller's transaction, or None outside of one: with a session
+    `handle.enqueue` stages in it, without one it publishes at once.
     """
-    if current_session is not None:
-        refuse("use_client(current_session=…)", "leave it out, and enqueue after your transaction has committed")
-    token = _CURRENT.set(client)
+    token = _CURRENT.set(_Current(client, current_session))
     try:
         yield client
     finally:
@@ -112,7 +165,7 @@ def use_client(client: Client, current_session: Callable[[], object | None] | No
 
 def be_current(client: Client) -> None:
     """Make a client the one that `handle.enqueue` uses for as long as the current context lasts: a body's own."""
-    _CURRENT.set(client)
+    _CURRENT.set(_Current(client, None))
 
 
 def current_client() -> Client:
@@ -121,10 +174,20 @@ def current_client() -> Client:
     Raises:
         DriverUnavailable: none is.
     """
-    client = _CURRENT.get()
-    if client is None:
+    current = _CURRENT.get()
+    if current is None:
         raise DriverUnavailable(
             "no client is set here, so there is no store to enqueue in",
             fix="wrap the call: with use_client(Client(driver)): await handle.enqueue(…)",
         )
-    return client
+    return current.client
+
+
+def current_session() -> object | None:
+    """Give the session of the caller's transaction, where the current client was told how to find it."""
+    current = _CURRENT.get()
+    return None if current is None or current.session is None else current.session()
+
+
+def _staged(jobs: Sequence[NewJob]) -> tuple[StagedJob, ...]:
+    return tuple(StagedJob(outbox_id=OutboxId(job.id), id=job.id) for job in jobs)

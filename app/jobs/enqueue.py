@@ -13,32 +13,28 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..domain.errors import OutboxNoTx, PayloadInvalid, RequestInvalid
+from .client import current_session
 from .describe import Declared
 from .encoding import UnencodableError, encode_value
-from .options import EnqueueOptions, ManyOptions
-from .planned import refuse
 from .request import EnqueueRequest
 
 _FIELDS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
-def request_of(handle: Declared, payload: object, options: EnqueueOptions | ManyOptions) -> EnqueueRequest:
+def request_of(handle: Declared, payload: object, options: Mapping[str, Any]) -> EnqueueRequest:
     """Make the request for one job.
 
     Raises:
         PayloadInvalid: the payload has no JSON form, or is another model than the body's.
-        NotImplementedYet: a session was given.
-        OutboxNoTx: a transaction is required.
     """
     return next(requests_of(handle, (payload,), options))
 
 
-def requests_of(
-    handle: Declared, payloads: Iterable[object], options: EnqueueOptions | ManyOptions
-) -> Iterator[EnqueueRequest]:
+def requests_of(handle: Declared, payloads: Iterable[object], options: Mapping[str, Any]) -> Iterator[EnqueueRequest]:
     """Make the requests for many jobs with the same options, one by one; raises what `request_of` raises."""
     fields: dict[str, Any] = dict(options)
-    _refuse_transaction(fields.pop("session", None), fields.pop("mode", "auto"))
+    fields.pop("session", None)
+    fields.pop("mode", None)
     meta = fields.pop("meta", None)
     fields["meta"] = None if meta is None else _meta_text(meta)
     fields["tags"] = tuple(fields.pop("tags", ()))
@@ -78,13 +74,21 @@ def _meta_text(meta: Mapping[str, object]) -> str:
         ) from exc
 
 
-def _refuse_transaction(session: object, mode: str) -> None:
-    if session is not None:
-        refuse("enqueue(session=…)", "leave session= out, and enqueue after your transaction has committed")
-    if mode == "required":
+def session_of(options: Mapping[str, Any]) -> object | None:
+    """Give the session to stage in: the one that was given, else the current one. None: publish at once.
+
+    Raises:
+        OutboxNoTx: `mode="required"`, and there is none.
+        RequestInvalid: another mode.
+    """
+    mode, session = options.get("mode", "auto"), options.get("session")
+    if mode not in ("auto", "required"):
+        raise RequestInvalid(f"mode={mode!r} is not a mode", fix="use 'auto' or 'required'", pointer="/mode")
+    found = current_session() if session is None else session
+    if found is None and mode == "required":
         raise OutboxNoTx(
             "mode='required' asks for the caller's transaction, and there is none",
-            fix="use mode='auto'; enqueueing in a transaction is not part of this release",
+            fix="pass session=, enqueue inside the transaction that use_client's current_session gives,"
+            " or use mode='auto' to publish at once",
         )
-    if mode != "auto":
-        raise RequestInvalid(f"mode={mode!r} is not a mode", fix="use 'auto' or 'required'", pointer="/mode")
+    return found

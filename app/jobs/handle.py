@@ -16,11 +16,12 @@ from pydantic import BaseModel
 
 from ..domain.errors import JobNameTaken, SettingsInvalid
 from ..domain.job import NAME_PATTERN, Enqueued
+from ..domain.outbox import StagedJob
 from .client import current_client
 from .context import JobContext
-from .enqueue import request_of, requests_of
+from .enqueue import request_of, requests_of, session_of
 from .jobtype import JobType
-from .options import EnqueueOptions, ManyOptions
+from .options import EnqueueOptions, ManyOptions, StageManyOptions, StageOptions
 from .policy import JobPolicy, PolicyOptions, is_name
 from .signature import BodySignature, place, read_signature, title
 
@@ -79,31 +80,64 @@ class JobHandle(Generic[PayloadT, ResultT]):
         """
         return JobType.of_handle(self)
 
-    async def enqueue(self, payload: PayloadT, **options: Unpack[EnqueueOptions]) -> Enqueued:
-        """Enqueue one job with the current client; durable when this returns.
+    @overload
+    async def enqueue(self, payload: PayloadT, **options: Unpack[EnqueueOptions]) -> Enqueued: ...
+
+    @overload
+    async def enqueue(self, payload: PayloadT, **options: Unpack[StageOptions]) -> StagedJob: ...
+
+    async def enqueue(self, payload: PayloadT, **options: Any) -> Enqueued | StagedJob:
+        """Enqueue one job with the current client; durable when this returns, or with the caller's commit.
 
         `payload` is the body's model, or a mapping of its fields. An idempotency key that is taken gives the job that
-        holds it with `deduped`.
+        holds it with `deduped`. With a `session`, or while the client's `current_session` gives one, the job is staged
+        in that transaction: its commit publishes the job, its rollback leaves nothing, and the answer is a `StagedJob`.
 
         Raises:
             DriverUnavailable: no client is set, or the store cannot be reached.
             PayloadInvalid: the payload does not fit.
             RequestInvalid: an option is out of bounds.
-            JobDuplicate: the key is taken and `on_conflict` is `"error"`.
-            IdempotencyMismatch: the key is taken by a job with another payload.
-            NotImplementedYet: a session was given.
-            OutboxNoTx: `mode="required"` without a transaction.
+            JobDuplicate: the key is taken and `on_conflict` is `"error"`; never when staged.
+            IdempotencyMismatch: the key is taken by a job with another payload; never when staged.
+            OutboxNoTx: `mode="required"` without a transaction, or a session that brings none.
+            TransactionForeign: the transaction is not on PostgreSQL.
         """
-        client = current_client()
-        return await client.enqueue(self.job_type, request_of(self, payload, options))
+        client, session = current_client(), session_of(options)
+        if session is None:
+            return await client.enqueue(self.job_type, request_of(self, payload, options))
+        return (await client.stage(self.job_type, [request_of(self, payload, options)], session))[0]
 
-    async def enqueue_many(self, payloads: Sequence[PayloadT], **options: Unpack[ManyOptions]) -> tuple[Enqueued, ...]:
+    @overload
+    async def enqueue_many(
+        self, payloads: Sequence[PayloadT], **options: Unpack[ManyOptions]
+    ) -> tuple[Enqueued, ...]: ...
+
+    @overload
+    async def enqueue_many(
+        self, payloads: Sequence[PayloadT], **options: Unpack[StageManyOptions]
+    ) -> tuple[StagedJob, ...]: ...
+
+    async def enqueue_many(
+        self, payloads: Sequence[PayloadT], **options: Any
+    ) -> tuple[Enqueued, ...] | tuple[StagedJob, ...]:
         """Enqueue up to 50,000 jobs, all or none, with options that hold for each; answers in order.
 
-        Raises what `enqueue` raises.
+        Staged like `enqueue` with a session. Raises what `enqueue` raises.
+        """
+        client, session = current_client(), session_of(options)
+        requests = requests_of(self, payloads, options)
+        if session is None:
+            return await client.enqueue_many(self.job_type, requests)
+        return await client.stage(self.job_type, requests, session)
+
+    def stage(self, payload: PayloadT, **options: Unpack[StageOptions]) -> StagedJob:
+        """Stage one job from code that does not await, in its `Session` or `Connection`.
+
+        The session may also be the current one, with `mode="required"`. Raises what `enqueue` raises.
         """
         client = current_client()
-        return await client.enqueue_many(self.job_type, requests_of(self, payloads, options))
+        session = session_of(options | {"mode": "required"})
+        return client.stage_now(self.job_type, [request_of(self, payload, options)], session)[0]
 
 
 class JobFunction(JobHandle[PayloadT, ResultT], Generic[PayloadT, ResultT, Params, ReturnT_co]):

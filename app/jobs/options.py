@@ -15,11 +15,11 @@ Mode = Literal["auto", "required"]
 MetaValue: TypeAlias = str | int | float | bool | None
 
 
-class ManyOptions(TypedDict, total=False):
-    """Options that may hold for many jobs alike.
+class _SharedOptions(TypedDict, total=False):
+    """Options that may hold for many jobs alike, wherever they go.
 
     `delay` counts from the enqueue and excludes `run_at` (aware). `timeout` and `max_attempts` may only be lower than
-    the job type's. `session` and `mode="required"` ask for the caller's transaction.
+    the job type's.
     """
 
     delay: timedelta | None
@@ -36,11 +36,32 @@ class ManyOptions(TypedDict, total=False):
     traceparent: str | None
     enqueued_by: str | None
     tenant: str | None
-    session: object | None
-    mode: Mode
+
+
+class ManyOptions(_SharedOptions, total=False):
+    """Options of jobs that are published at once."""
+
+    session: None
+    mode: Literal["auto"]
 
 
 class EnqueueOptions(ManyOptions, total=False):
-    """Options of one job. Its key wins over the one the job type declares."""
+    """Options of one job that is published at once. Its key wins over the one the job type declares."""
+
+    idempotency_key: str | None
+
+
+class StageManyOptions(_SharedOptions, total=False):
+    """Options of jobs that are staged in the caller's transaction: that of `session`, or the current one.
+
+    `mode="required"` refuses to publish at once where there is none.
+    """
+
+    session: object
+    mode: Mode
+
+
+class StageOptions(StageManyOptions, total=False):
+    """Options of one job that is staged."""
 
     idempotency_key: str | None

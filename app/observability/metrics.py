@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ..domain.outbox import OutboxView
 from ..domain.snapshot import QueueView, Stats
 from ..domain.state import TERMINAL, State
 from .durations import Durations
@@ -123,6 +124,29 @@ def _dead(named: list[tuple[str, QueueView]]) -> Metric:
     return family
 
 
+class OutboxGauges(Collector):
+    """The gauges of the outbox as a relay saw it last; without a relay, nothing rather than zeros."""
+
+    def __init__(self) -> None:
+        self._view: OutboxView | None = None
+
+    def show(self, view: OutboxView) -> None:
+        """Take a newer view."""
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of the view at hand."""
+        view = self._view
+        if view is None:
+            return
+        yield GaugeMetricFamily(
+            "outlast_outbox_lag_seconds", "Age of the oldest unpublished row.", value=view.lag.total_seconds()
+        )
+        yield GaugeMetricFamily(
+            "outlast_outbox_quarantined", "Rows that wait for an operator.", value=float(view.quarantined)
+        )
+
+
 class Metrics:
     """Every metric of one process."""
 
@@ -131,8 +155,10 @@ class Metrics:
         self._jobs = BoundedLabels()
         self._queues = BoundedLabels()
         self._store = StoreGauges()
+        self._outbox = OutboxGauges()
         self._kinds: dict[tuple[str, str], KindMetrics] = {}
         self.registry.register(self._store)
+        self.registry.register(self._outbox)
         ProcessCollector(registry=self.registry)
         kind = ["job", "queue"]
         own = self.registry
@@ -160,6 +186,10 @@ class Metrics:
         )
         self.drain_phase = Gauge("outlast_drain_phase", "0 not draining, 1 accept, 2 inflight, 3 close.", registry=own)
 
+        self._outbox_rows = Counter(
+            "outlast_outbox_rows_total", "Rows of the outbox by how they ended.", ["end"], registry=own
+        )
+
     def show_wakeup(self, live: WakeupMode) -> None:
         """Show how this process's worker learns of work."""
         for mode in get_args(WakeupMode):
@@ -183,6 +213,15 @@ class Metrics:
     def show(self, stats: Stats) -> None:
         """Let the store's gauges speak from this snapshot on."""
         self._store.show(stats)
+
+    def outbox_rows(self, end: str, count: int) -> None:
+        """Count rows that ended: published, deduped or quarantined."""
+        if count:
+            self._outbox_rows.labels(end=end).inc(count)
+
+    def show_outbox(self, view: OutboxView) -> None:
+        """Let the outbox's gauges speak from this view on."""
+        self._outbox.show(view)
 
     def render(self) -> bytes:
         """Give the exposition text; no I/O."""

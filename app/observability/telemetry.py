@@ -1,7 +1,8 @@
 """What the product says about itself: every log event is worded here, every counter moves here.
 
 One object is built by the composition root and handed down; there is no global. It never sees a payload, a result or
-the text of an exception (any of them can hold a secret), only names, ids, codes and kinds. Safe from any thread.
+the text of an exception (any of them can hold a secret), only names, ids, codes and kinds. Safe from any thread. The
+events of relays are in `telemetry_outbox`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..domain.outcome import (
 from ..domain.snapshot import Expired, Reaped, Stats
 from .facts import code_of, kind_of, lasted, of_job, of_taken
 from .metrics import Metrics
+from .telemetry_outbox import OutboxEvents
 from .throttle import Throttle
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -42,7 +44,7 @@ _NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper(
 _PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "inflight": 2, "close": 3}
 
 
-class Telemetry:
+class Telemetry(OutboxEvents):
     """The voice of one process. Without a logger it only counts and tells its taps."""
 
     def __init__(

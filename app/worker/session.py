@@ -211,7 +211,7 @@ class Session:
                 self._listens(is_listening=True)
             case Wake.LOST:
                 self._listens(is_listening=False)
-            case Wake.FINISHED:
+            case Wake.FINISHED | Wake.STAGED:
                 pass  # not asked for
 
     def _look(self) -> None:

@@ -6,12 +6,14 @@ import ast
 import re
 import runpy
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from app.cli import report
 from app.domain.errors import error_classes
+from app.domain.outbox import OutboxView
 from app.domain.snapshot import Stats
 from app.handlers import demo
 from app.jobs import JobHandle, Registry
@@ -176,7 +178,7 @@ def test_commands_in_the_pages_exist() -> None:
     for page in PAGES:
         for line in _shown(_text(page)).splitlines():
             for group, command in re.findall(r"(?:^|[`/ ])outlast ([a-z]+)(?: ([a-z-]+))?", line):
-                named = f"{group} {command}" if group in {"migrate", "jobs"} else group
+                named = f"{group} {command}" if group in {"migrate", "jobs", "outbox"} else group
                 assert named in known or (named.strip() in first), f"{relative(page)}: {line}"
 
 
@@ -207,6 +209,7 @@ def test_examples_in_the_pages_can_be_imported_and_their_jobs_are_known(tmp_path
 def test_metrics_page_names_exactly_the_metrics_there_are() -> None:
     metrics = Metrics()
     metrics.show(Stats(by_state={}, queues=()))
+    metrics.show_outbox(OutboxView(staged=0, claimed=0, quarantined=0, lag=timedelta(), oldest_at=None))
     suffix = {"counter": "_total"}
     there = {family.name + suffix.get(family.type, "") for family in metrics.registry.collect()}
     page = _text(DOCS / "operations/metrics.md")
@@ -216,8 +219,9 @@ def test_metrics_page_names_exactly_the_metrics_there_are() -> None:
 
 
 def test_logs_page_names_exactly_the_events_there_are() -> None:
-    tree = tree_of(ROOT / "app/observability/telemetry.py")
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    files = sorted((ROOT / "app/observability").glob("telemetry*.py"))
+    nodes = [node for file in files for node in ast.walk(tree_of(file)) if isinstance(node, ast.Constant)]
+    texts = {node.value for node in nodes if isinstance(node.value, str)}
     there = {text for text in texts if re.fullmatch(r"[a-z]+\.[a-z_]+", text)}
     rows = re.findall(r"^\| (`[^|]+`) \| ", _text(DOCS / "operations/logs.md"), re.MULTILINE)
     told = set(re.findall(r"`([a-z]+\.[a-z_]+)`", "".join(rows)))

@@ -1,7 +1,8 @@
-"""Every test of this folder takes `env`, and so runs once per driver."""
+"""Every test of this folder takes `env`, or `outbox` on top of it, and so runs once per driver."""
 
 from __future__ import annotations
 
 from tests.support.drivers import driver_kind, driver_url, env
+from tests.support.outbox import outbox, passes, way
 
-__all__ = ["driver_kind", "driver_url", "env"]
+__all__ = ["driver_kind", "driver_url", "env", "outbox", "passes", "way"]

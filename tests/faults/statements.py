@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.drivers.postgres.claim import CLAIM_ONE
 from app.drivers.postgres.database import in_schema
+from app.drivers.postgres.outbox_claim import END
 from app.drivers.postgres.settle import SETTLE
 
 _LENGTH = 110
@@ -17,3 +18,4 @@ SETTLING = _beginning(SETTLE)
 CLAIMING = _beginning(CLAIM_ONE)
 TAKING = 'insert into "outlast".running'  # in a claim, alone or along with a settle
 ENQUEUING = 'insert into "outlast".job('
+ENDING = _beginning(END)

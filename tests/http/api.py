@@ -16,12 +16,14 @@ from app.control.deploys import DeployControl
 from app.control.drain import DrainControl
 from app.control.fleet import FleetControl
 from app.control.jobs import JobControl
+from app.control.outbox import OutboxControl
 from app.control.queues import QueueControl
 from app.control.waiting import ResultWaiters
 from app.domain.job import ClaimedJob, JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retried
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason
+from app.drivers.outbox import outbox_of
 from app.http.app import create_app
 from app.http.auth import Auth
 from app.http.server import HttpServer
@@ -82,6 +84,7 @@ class Api:
                     telemetry=self.telemetry,
                 ),
                 "queues": QueueControl(env.driver),
+                "outbox": OutboxControl(outbox_of(env.driver), jobs=env.driver),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
                 "deploys": DeployControl(env.driver),

@@ -19,7 +19,20 @@ from tests.process.conftest import Outlast
 from tests.support.processes import SLACK, report
 from tests.support.source import CHECKOUT
 
-SUBCOMMANDS = ("dev", "api", "worker", "run", "migrate", "jobs", "drain", "workers", "openapi", "version")
+SUBCOMMANDS = (
+    "dev",
+    "api",
+    "worker",
+    "run",
+    "migrate",
+    "jobs",
+    "drain",
+    "workers",
+    "relay",
+    "outbox",
+    "openapi",
+    "version",
+)
 HELP_SECONDS = 1.0
 HEAD = migrations.head()
 NOWHERE = "postgresql://outlast@/outlast?host=/nowhere"
@@ -79,7 +92,7 @@ def test_openapi_is_checked_against_the_committed_document(outlast: Outlast, tmp
         (("worker", "--db", NOWHERE), {"OUTLAST_CONCURRENCY": "many"}, "OUTLAST_CONCURRENCY"),
         (("worker", "--db", NOWHERE, "--drain-timeout", "soon"), {}, "'soon'"),
         (("api", "--db", NOWHERE), {}, "there is no key"),
-        (("api", "--db", NOWHERE, "--with", "relay"), {}, "'relay'"),
+        (("api", "--db", NOWHERE, "--with", "scheduler"), {}, "'scheduler'"),
         (("run", "--db", NOWHERE, "--roles", ","), {}, "names no role"),
         (("run", "--db", NOWHERE), {"OUTLAST_POOL_SIZE": "1"}, "OUTLAST_POOL_SIZE=1"),
         (("jobs", "list"), {}, "OUTLAST_DATABASE_URL is not set"),

@@ -22,6 +22,10 @@ from app.http.server import HttpServer
 from app.jobs.handle import job
 from app.lifecycle.drain import DrainNotice
 from app.lifecycle.role import Announcer, Phase, Role
+from app.observability.metrics import Metrics
+from app.observability.telemetry import Telemetry
+from app.outbox.passes import SharedPasses
+from app.outbox.relay import Relay
 from tests.http.api import Api
 from tests.roles.harness import Bench
 from tests.support.drivers import memory_env
@@ -50,7 +54,18 @@ async def an_announcer() -> Role:
     return Announcer(lambda: None)
 
 
-ROLES: dict[str, Made] = {"worker": a_worker, "api": an_api, "announcer": an_announcer}
+async def a_relay() -> Role:
+    driver = MemoryDriver()
+    return Relay(
+        outbox=driver.outbox,
+        new_passes=lambda: SharedPasses(driver.outbox),
+        driver=driver,
+        telemetry=Telemetry(metrics=Metrics()),
+        roll=Random(7).random,
+    )
+
+
+ROLES: dict[str, Made] = {"worker": a_worker, "api": an_api, "announcer": an_announcer, "relay": a_relay}
 each_role = pytest.mark.parametrize("made", ROLES.values(), ids=ROLES)
 
 

@@ -240,6 +240,10 @@ class Fleet:
         """Start an API."""
         return self.start("api", "--port", "0", "--admin-port", "0", *words, **variables)
 
+    def relay(self, *words: str, **variables: str) -> Service:
+        """Start a relay."""
+        return self.start("relay", "--admin-port", "0", *words, **variables)
+
     def run(self, *words: str, **variables: str) -> Service:
         """Start both in one process."""
         return self.start("run", "--port", "0", "--admin-port", "0", *words, **variables)

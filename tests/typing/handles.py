@@ -13,7 +13,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from app.domain.job import Enqueued
-from app.jobs import JobContext, JobHandle, RetryAfter, RetryPolicy, Snooze, job
+from app.jobs import JobContext, JobHandle, RetryAfter, RetryPolicy, Snooze, StagedJob, job
 
 
 class Receipt(BaseModel):
@@ -85,16 +85,25 @@ async def enqueue_takes_the_payload_and_known_options(ctx: JobContext) -> None:
     assert_type(await send.enqueue_many([Receipt(order_id=1)], priority=3), tuple[Enqueued, ...])
     assert_type(await ctx.enqueue(total, Receipt(order_id=1), delay=timedelta(hours=1)), Enqueued)
     assert_type(await sweep.enqueue({"year": 2026}, idempotency_key="2026", on_conflict="error"), Enqueued)
-    await send.enqueue(3)  # type: ignore[arg-type] # no receipt
-    await send.enqueue(Sent(number="1"))  # type: ignore[arg-type] # another model
+    await send.enqueue(3)  # type: ignore[call-overload] # no receipt
+    await send.enqueue(Sent(number="1"))  # type: ignore[call-overload] # another model
     await send.enqueue_many([Sent(number="1")])  # type: ignore[list-item] # another model
-    await sweep.enqueue(2026)  # type: ignore[arg-type] # no mapping
-    await send.enqueue(Receipt(order_id=1), dealy=1)  # type: ignore[call-arg] # misspelt
-    await send.enqueue(Receipt(order_id=1), delay=1)  # type: ignore[arg-type] # no unit
-    await send.enqueue(Receipt(order_id=1), on_conflict="ignore")  # type: ignore[arg-type] # unknown word
-    await send.enqueue_many([], idempotency_key="x")  # type: ignore[call-arg] # one key for many
+    await sweep.enqueue(2026)  # type: ignore[call-overload] # no mapping
+    await send.enqueue(Receipt(order_id=1), dealy=1)  # type: ignore[call-overload] # misspelt
+    await send.enqueue(Receipt(order_id=1), delay=1)  # type: ignore[call-overload] # no unit
+    await send.enqueue(Receipt(order_id=1), on_conflict="ignore")  # type: ignore[call-overload] # unknown word
+    await send.enqueue_many([], idempotency_key="x")  # type: ignore[call-overload] # one key for many
     await ctx.enqueue(total, 3)  # type: ignore[misc] # no receipt
     send.enqueue(Receipt(order_id=1))  # type: ignore[unused-coroutine] # not awaited
+
+
+async def staging_answers_with_a_staged_job(session: object) -> None:
+    assert_type(await send.enqueue(Receipt(order_id=1), session=session), StagedJob)
+    assert_type(await send.enqueue(Receipt(order_id=1), mode="required"), StagedJob)
+    assert_type(await send.enqueue_many([Receipt(order_id=1)], session=session), tuple[StagedJob, ...])
+    assert_type(send.stage(Receipt(order_id=1), session=session, idempotency_key="x"), StagedJob)
+    await send.enqueue(Receipt(order_id=1), mode="maybe")  # type: ignore[call-overload] # unknown word
+    send.stage(3, session=session)  # type: ignore[arg-type] # no receipt
 
 
 def declarations_are_checked() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,13 +15,14 @@ from pydantic import BaseModel, Field
 
 from app.domain.errors import (
     DriverUnavailable,
-    NotImplementedYet,
     OutboxNoTx,
     OutlastError,
     PayloadInvalid,
     RequestInvalid,
 )
-from app.jobs import Client, client, job, use_client
+from app.domain.job import NewJob
+from app.domain.outbox import OutboxId
+from app.jobs import Client, StagedJob, client, job, use_client
 from app.jobs.admission import Admission
 from app.jobs.context import JobContext
 from tests.unit.jobs_fakes import JOB_ID, NOW, RememberingStore, context
@@ -176,14 +177,78 @@ async def test_clients_nest_and_follow_tasks() -> None:
         await count.enqueue({"number": 3})
 
 
-async def test_the_callers_transaction_is_refused_not_ignored(store: RememberingStore) -> None:
-    with pytest.raises(NotImplementedYet):
-        await count.enqueue({"number": 1}, session=object())
-    with pytest.raises(OutboxNoTx):
-        await count.enqueue({"number": 1}, mode="required")
-    with pytest.raises(NotImplementedYet), use_client(Client(store.driver), current_session=lambda: None):
-        pass
+class RememberingStager:
+    """Remembers what was staged in which session."""
+
+    def __init__(self) -> None:
+        self.staged: list[tuple[object, list[NewJob]]] = []
+
+    async def stage(self, transaction: object, jobs: Sequence[NewJob]) -> None:
+        self.stage_now(transaction, jobs)
+
+    def stage_now(self, transaction: object, jobs: Sequence[NewJob]) -> None:
+        self.staged.append((transaction, list(jobs)))
+
+
+async def test_with_a_session_jobs_are_staged_in_it_and_not_published(store: RememberingStore) -> None:
+    stager, session = RememberingStager(), object()
+    with use_client(Client(store.driver, stager=stager, enqueued_by="shop")):
+        one = await count.enqueue({"number": 1}, session=session, idempotency_key="k", delay=timedelta(seconds=5))
+        two, three = await count.enqueue_many([{"number": 2}, {"number": 3}], session=session, tags=["bulk"])
+        four = count.stage({"number": 4}, session=session)
+        assert await count.enqueue_many([], session=session) == ()
     assert store.jobs == []
+    jobs = [job for _, staged in stager.staged for job in staged]
+    assert {given for given, _ in stager.staged} == {session}
+    assert [job.payload for job in jobs] == [f'{{"number":{number}}}' for number in range(1, 5)]
+    assert [StagedJob(outbox_id=OutboxId(job.id), id=job.id) for job in jobs] == [one, two, three, four]
+    assert (jobs[0].key, jobs[0].delay, jobs[0].enqueued_by) == ("k", timedelta(seconds=5), "shop")
+
+
+async def test_the_current_session_is_staged_in_while_there_is_one(store: RememberingStore) -> None:
+    stager, sessions = RememberingStager(), list[object]()
+    with use_client(Client(store.driver, stager=stager), current_session=lambda: sessions[-1] if sessions else None):
+        await count.enqueue({"number": 1})
+        assert len(store.jobs) == 1
+        with pytest.raises(OutboxNoTx, match="none"):
+            await count.enqueue({"number": 2}, mode="required")
+        with pytest.raises(OutboxNoTx, match="none"):
+            count.stage({"number": 2})
+        sessions.append("ours")
+        await count.enqueue({"number": 3})
+        await count.enqueue({"number": 4}, mode="required")
+        await count.enqueue({"number": 5}, session="another")
+        count.stage({"number": 6})
+    assert len(store.jobs) == 1
+    assert [session for session, _ in stager.staged] == ["ours", "ours", "another", "ours"]
+
+
+async def test_a_transaction_is_never_replaced_by_publishing_at_once(store: RememberingStore) -> None:
+    with pytest.raises(OutboxNoTx, match="no outbox"):
+        await count.enqueue({"number": 1}, session=object())
+    with pytest.raises(OutboxNoTx, match="no outbox"):
+        count.stage({"number": 1}, session=object())
+    with pytest.raises(OutboxNoTx, match="none"):
+        await count.enqueue({"number": 1}, mode="required")
+    assert store.jobs == []
+
+
+async def test_what_is_refused_is_not_staged(store: RememberingStore) -> None:
+    stager = RememberingStager()
+    with use_client(Client(store.driver, stager=stager)):
+        with pytest.raises(PayloadInvalid):
+            await count.enqueue({"number": "x"}, session=object())
+        with pytest.raises(PayloadInvalid):
+            await count.enqueue_many([{"number": 1}, {"number": "x"}], session=object())
+    assert stager.staged == []
+
+
+async def test_the_session_of_a_client_around_a_body_is_not_the_bodys(store: RememberingStore) -> None:
+    stager = RememberingStager()
+    with use_client(Client(store.driver, stager=stager), current_session=lambda: "outer"):
+        client.be_current(Client(store.driver, stager=stager))
+        await count.enqueue({"number": 1})
+    assert (len(store.jobs), stager.staged) == (1, [])
 
 
 @pytest.mark.parametrize(

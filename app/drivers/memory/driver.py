@@ -32,6 +32,7 @@ from ..capabilities import Capabilities
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
 from . import attempts, cancel, claim, drains, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
 from .clock import SystemClock
+from .outbox import MemoryOutbox
 from .store import Store
 
 
@@ -40,6 +41,7 @@ class MemoryDriver:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._store = Store(clock or SystemClock())
+        self.outbox = MemoryOutbox(self._store)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError, RequestInvalid
 from ...domain.job import Counters, Enqueued, JobId, NewJob, RunId
-from .rows import Envelope, Key, SourceId, Wait, Waiting
+from ...domain.outbox import SOURCE_KEPT
+from .rows import Envelope, Key, Source, SourceId, Wait, Waiting
 from .store import Store
 
 MAX_BATCH = 50_000
@@ -27,8 +28,8 @@ class _Draft:
         self.envelopes: ChainMap[JobId, Envelope] = ChainMap(self.fresh, store.envelopes)
         self.fresh_keys: dict[UUID, Key] = {}
         self.keys: ChainMap[UUID, Key] = ChainMap(self.fresh_keys, store.keys)
-        self.fresh_sources: dict[SourceId, JobId] = {}
-        self.sources: ChainMap[SourceId, JobId] = ChainMap(self.fresh_sources, store.sources)
+        self.fresh_sources: dict[SourceId, Source] = {}
+        self.sources: ChainMap[SourceId, Source] = ChainMap(self.fresh_sources, store.sources)
 
     def add(self, job: NewJob) -> Enqueued:
         """Decide one job: there already, a duplicate, refused, or new.
@@ -38,7 +39,7 @@ class _Draft:
             IdempotencyMismatch: its key is taken by a job with another payload.
         """
         if job.source_id is not None and job.source_id in self.sources:
-            return self._answer(self.sources[job.source_id], is_deduped=True)
+            return self._answer(self.sources[job.source_id].job_id, is_deduped=True)
         key = None if job.key_hash is None else self.keys.get(job.key_hash)
         if job.id in self.envelopes or (key is not None and key.job_id == job.id):
             return self._answer(job.id, is_deduped=False, key=key)
@@ -50,7 +51,7 @@ class _Draft:
     def _deduped(self, job: NewJob, key: Key) -> Enqueued:
         refuse_taken_key(job, key)
         if job.source_id is not None:  # a republish finds this job even after its key is free again
-            self.sources[job.source_id] = key.job_id
+            self.sources[job.source_id] = self._source(key.job_id)
         return self._answer(key.job_id, is_deduped=True, key=key)
 
     def _keep(self, job: NewJob) -> None:
@@ -66,7 +67,10 @@ class _Draft:
             expires_at = None if job.dedupe_for is None else now + job.dedupe_for
             self.keys[job.key_hash] = Key(job_id=job.id, fingerprint=job.fingerprint, expires_at=expires_at)
         if job.source_id is not None:
-            self.sources[job.source_id] = job.id
+            self.sources[job.source_id] = self._source(job.id)
+
+    def _source(self, job_id: JobId) -> Source:
+        return Source(job_id=job_id, expires_at=self.now + SOURCE_KEPT)
 
     def _answer(self, job_id: JobId, *, is_deduped: bool, key: Key | None = None) -> Enqueued:
         return Enqueued(
@@ -85,10 +89,15 @@ def enqueue(store: Store, job: NewJob) -> Enqueued:
         IdempotencyMismatch: its key is taken by a job with another payload.
     """
     with store.statement() as now:
-        draft = _Draft(store, now)
-        answer = draft.add(job)
-        _merge(store, draft)
-        return answer
+        return enqueue_at(store, now, job)
+
+
+def enqueue_at(store: Store, now: datetime, job: NewJob) -> Enqueued:
+    """Store one job within a statement that began already. Raises what `enqueue` raises."""
+    draft = _Draft(store, now)
+    answer = draft.add(job)
+    _merge(store, draft)
+    return answer
 
 
 def enqueue_many(store: Store, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:

@@ -184,3 +184,11 @@ class Pause:
 
 
 SourceId: TypeAlias = UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The job that a source became, or was led to by its key; remembered longer than the job itself."""
+
+    job_id: JobId
+    expires_at: datetime

@@ -23,7 +23,21 @@ from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
 from ..protocol import Wake
 from .bell import Bell
-from .rows import Drained, Envelope, Finished, Key, Pause, Ready, Running, SourceId, Token, Waiting, Worker, state_of
+from .rows import (
+    Drained,
+    Envelope,
+    Finished,
+    Key,
+    Pause,
+    Ready,
+    Running,
+    Source,
+    SourceId,
+    Token,
+    Waiting,
+    Worker,
+    state_of,
+)
 
 
 class Store:
@@ -36,7 +50,7 @@ class Store:
         self.envelopes: dict[JobId, Envelope] = {}
         self.tokens: dict[JobId, Token] = {}
         self.keys: dict[UUID, Key] = {}
-        self.sources: dict[SourceId, JobId] = {}
+        self.sources: dict[SourceId, Source] = {}
         self.ledger: defaultdict[JobId, list[AttemptView]] = defaultdict(list)
         self.workers: dict[WorkerId, Worker] = {}
         self.drains: dict[WorkerId, Drained] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...domain.job import JobId
+from ...domain.outbox import SOURCE_MARGIN
 from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
 from ..protocol import PurgeQuery
@@ -47,7 +48,7 @@ def expire(store: Store, batch: int) -> tuple[Expired, ...]:
 
 
 def purge(store: Store, query: PurgeQuery) -> int:
-    """Delete one batch of old terminal jobs, by id, and of keys whose window is over; see `JobDriver.purge`."""
+    """Delete one batch of old terminal jobs, by id, and of keys and sources that are over; see `JobDriver.purge`."""
     with store.statement() as now:
         old = sorted(
             job_id
@@ -58,6 +59,9 @@ def purge(store: Store, query: PurgeQuery) -> int:
             store.forget(job_id)
         for key_hash in sorted(hash_ for hash_, key in store.keys.items() if not key.is_taken(now))[: query.batch]:
             del store.keys[key_hash]
+        over = sorted(source for source, kept in store.sources.items() if kept.expires_at < now - SOURCE_MARGIN)
+        for source_id in over[: query.batch]:
+            del store.sources[source_id]
         return len(old)
 
 

@@ -6,6 +6,7 @@ composition root with the process's one engine, which stays its owner's to dispo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -57,6 +58,7 @@ from . import (
 from .database import Database
 from .enqueue_lane import EnqueueLane
 from .examine import examine
+from .outbox import PostgresOutbox
 from .tables import DEFAULT_SCHEMA
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
@@ -77,6 +79,7 @@ class PostgresDriver:
         owns_engine: bool = False,
     ) -> None:
         self._db = Database(engine, schema, is_alone=owns_engine)
+        self.outbox = PostgresOutbox(self._db, rings=self._db)
         self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
         self._owns_engine = owns_engine
@@ -97,9 +100,11 @@ class PostgresDriver:
         pooled = await examine(self._db)
         can_listen = pooled is None or self._listen_url is not None
         self._capabilities = replace(_CAPABILITIES, pooled=pooled, can_listen=can_listen)
+        self.outbox.ring_on(asyncio.get_running_loop())
 
     async def close(self) -> None:
         """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""
+        self.outbox.ring_on(None)
         await self._lane.close()
         await self._db.close()
         if self._owns_engine:

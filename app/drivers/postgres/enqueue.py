@@ -6,7 +6,7 @@ is a row or a job that holds it. Limits, fingerprints and templates are admissio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...domain.errors import OutlastError, RequestInvalid
 from ...domain.job import Enqueued, NewJob
@@ -65,6 +65,24 @@ async def store_each(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued | O
     if is_short and await _store_plain(db, jobs):
         return stored(jobs)
     return (await _store(db, jobs, is_atomic=False, is_repeated=is_short)).verdicts()
+
+
+async def store_within(
+    db: Database, conn: Raw, jobs: Sequence[NewJob], names: Mapping[str, int], *, is_repeated: bool = False
+) -> tuple[Enqueued | OutlastError, ...]:
+    """Store jobs inside a transaction that somebody else commits, each answered or refused by itself.
+
+    Whoever commits notifies. `is_repeated`: an id that is there already is this very job.
+
+    Raises:
+        HalfWonError: the transaction has to begin again.
+        Taken: the same, with `is_repeated`.
+    """
+    batch = Batch(jobs, names)
+    if is_repeated:
+        batch.repeated(await conn.fetch(db.in_schema(KNOWN_IDS), *batch.ids()))
+    await _send(db, conn, batch)
+    return batch.verdicts()
 
 
 async def _store_plain(db: Database, jobs: Sequence[NewJob]) -> bool:

@@ -1,7 +1,7 @@
 """`purge`: old terminal jobs are deleted in batches, with their ledger and time limits.
 
-Passes over what a retry holds and waits for nobody; claims and settles never touch these rows. Keys whose window lasts
-and source rows outlive their jobs. Walks the primary key from the oldest id: ids are UUIDv7, so jobs enqueued after the
+Passes over what a retry holds and waits for nobody; claims and settles never touch these rows. Keys and sources outlive
+their jobs by windows of their own. Walks the primary key from the oldest id: ids are UUIDv7, so jobs enqueued after the
 cut cannot have ended before it and are not looked at.
 """
 
@@ -34,6 +34,12 @@ delete from outlast.live_key where hash = any(array(
   select hash from outlast.live_key where ended and expires_at <= outlast.clock()
   order by expires_at limit $1 for update skip locked))"""
 
+# Kept a day longer than a row of the outbox may be published again: its age is judged by another database's clock.
+_PURGE_SOURCES = """
+delete from outlast.source where source_id = any(array(
+  select source_id from outlast.source where expires_at < outlast.clock() - interval '1 day'
+  order by expires_at limit $1 for update skip locked))"""
+
 
 async def purge(db: Database, query: PurgeQuery) -> int:
     """Delete one batch of jobs that have been in `query.state` for longer than `query.older_than`.
@@ -43,4 +49,5 @@ async def purge(db: Database, query: PurgeQuery) -> int:
     code = CODE_OF[query.state]
     deleted: int = await db.run(lambda conn: conn.fetchval(db.in_schema(_PURGE), code, query.older_than, query.batch))
     await db.run(lambda conn: conn.execute(db.in_schema(_PURGE_KEYS), query.batch))
+    await db.run(lambda conn: conn.execute(db.in_schema(_PURGE_SOURCES), query.batch))
     return deleted

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
+    Interval,
     MetaData,
     PrimaryKeyConstraint,
     Sequence,
@@ -45,6 +46,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     _jobs(meta)
     _tokens(meta)
     _on_demand(meta)
+    _outbox(meta)
     return meta
 
 
@@ -172,6 +174,24 @@ def _on_demand(meta: MetaData) -> None:
         *_optional(worker=Integer, host=Text, code_version=Text, started_at=_INSTANT, step=Text),
         *_optional(error_type=Text, error_message=Text, error_code=Text, traceback=Text),
         PrimaryKeyConstraint("job_id", "number"),
+    )
+
+
+def _outbox(meta: MetaData) -> None:
+    Table(
+        "outbox",
+        meta,
+        Column("id", Uuid, primary_key=True),
+        *_needed(staged_at=_INSTANT, state=SmallInteger, claims=Integer),
+        *_optional(claimed_by=Uuid, lease_until=_INSTANT),
+        *_needed(name=Text, queue=Text, priority=SmallInteger, tenant=Text, payload=Text),
+        *_needed(max_attempts=SmallInteger, max_crashes=SmallInteger, fp=BigInteger),
+        *_optional(key=Text, dedupe_for=Interval, run_at=_INSTANT, max_queue_time=Interval, deadline=Interval),
+        *_optional(timeout_ms=BigInteger, parent_id=Uuid, enqueued_by=Text, traceparent=Text),
+        *_optional(tags=ARRAY(Text), meta=Text, refused_at=_INSTANT, refused_code=Text, refused_why=Text),
+        Index("outbox_staged", "staged_at", postgresql_where=text("state = 0")),
+        Index("outbox_claimed", "lease_until", postgresql_where=text("state = 1")),
+        Index("outbox_quarantined", "refused_at", postgresql_where=text("state = 2")),
     )
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ...control.jobs import ListQuery, job_not_found
 from ...control.render import raw
 from ...control.represent import attempt_document, error_document, job_document, links_of
-from ...domain.errors import Forbidden, JobFailed
+from ...domain.errors import Forbidden, JobFailed, JobNotFound
 from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
@@ -106,6 +106,10 @@ async def list_jobs(
     response_model=None,
     responses={
         200: answer(Job, "The job.", JOB_EXAMPLE, ETag="Its version."),
+        303: {
+            "description": "The id was staged, and its key led to another job.",
+            "headers": {"Location": {"description": "That job.", "schema": {"type": "string"}}},
+        },
         304: {"description": "The job has not changed."},
         **problems(404),
     },
@@ -113,7 +117,12 @@ async def list_jobs(
 )
 async def get_job(request: Request, job_id: str, services: Services, identity: Reader) -> Response:
     """Give one job as it stands, with payload and result byte for byte as they were stored."""
-    view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
+    wanted = parse_job_id(job_id)
+    try:
+        view = await services.jobs.describe(wanted, tenant=identity.tenant)
+    except JobNotFound as absent:
+        leads_to = await services.outbox.follow(wanted, absent, tenant=identity.tenant)
+        return Response(status_code=303, headers={"Location": f"{root_of(request)}/v1/jobs/{leads_to}"})
     if is_known(view, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers={"ETag": etag_of(view)})
     return reply_job(request, identity, view)

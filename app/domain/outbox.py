@@ -1,0 +1,152 @@
+"""The outbox as values: what is staged in a caller's transaction, how its row ends, and what people see of it.
+
+A row has one id for three things: the row, the job it becomes, and the source by which a republish finds that job
+again. So whoever was given the id at staging finds the job under it, or the job that its key led to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NewType, TypeGuard
+from uuid import UUID
+
+from .fault import OutlastError
+from .job import Enqueued, JobId, NewJob
+from .json_text import KIB, JsonLimits, decode
+
+OutboxId = NewType("OutboxId", UUID)
+RelayId = NewType("RelayId", UUID)
+
+# How long a relay that said nothing keeps the rows it claimed. The one definition.
+RELAY_LEASE = timedelta(seconds=30)
+# How long a published row is remembered. A row that was claimed once and is older might make a second job.
+SOURCE_KEPT = timedelta(days=90)
+# Kept longer than that by this: the row's age is judged by another database's clock.
+SOURCE_MARGIN = timedelta(days=1)
+# Counting stops here: a backlog is not counted to its end by everyone who looks.
+MOST_COUNTED = 10_000
+
+STALE = "it was claimed once and is older than 90 days: whether it was published cannot be known any more"
+
+# The most that any process may be told to admit.
+_LARGEST = JsonLimits(max_bytes=16 * KIB * KIB)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedJob:
+    """The answer to an enqueue in the caller's transaction: a job that exists once that transaction commits.
+
+    Whether a live job holds its key is not known yet; `id` leads to that job then.
+    """
+
+    outbox_id: OutboxId
+    id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedRow:
+    """A row in a relay's hands. `is_stale`: it must not be published any more."""
+
+    job: NewJob
+    staged_at: datetime
+    is_stale: bool = False
+
+    @property
+    def id(self) -> OutboxId:
+        """Give the row's id."""
+        return OutboxId(self.job.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a row is never published as it is. `code` is None for a stale one. Quarantined rows wait for an operator."""
+
+    id: OutboxId
+    name: str
+    code: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one pass of a relay did. `is_full`: it took as many rows as it may, so there may be more."""
+
+    published: int = 0
+    deduped: int = 0
+    quarantined: tuple[Refusal, ...] = ()
+    is_full: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Give the number of rows that ended."""
+        return self.published + self.deduped + len(self.quarantined)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRow:
+    """A row that waits for an operator."""
+
+    id: OutboxId
+    name: str
+    queue: str
+    tenant: str
+    staged_at: datetime
+    quarantined_at: datetime
+    code: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxView:
+    """The outbox in one snapshot. Counts stop at `MOST_COUNTED`; `items` are the newest quarantined rows.
+
+    `lag` is the age of the oldest row that is neither published nor quarantined, zero without one.
+    """
+
+    staged: int
+    claimed: int
+    quarantined: int
+    lag: timedelta
+    oldest_at: datetime | None
+    items: tuple[QuarantinedRow, ...] = ()
+
+
+def refusal_of(row: StagedRow, error: OutlastError) -> Refusal:
+    """Give what is written on a row that the store refuses for ever."""
+    return Refusal(id=row.id, name=row.job.name, code=error.code, message=error.cause)
+
+
+def unfit(row: StagedRow) -> Refusal | None:
+    """Say why a row must not be published whatever the store thinks of it: too old, or no JSON that can be kept.
+
+    Rows come from admission, and from whoever else writes to the table.
+    """
+    if row.is_stale:
+        return Refusal(id=row.id, name=row.job.name, code=None, message=STALE)
+    try:
+        decode(row.job.payload, limits=_LARGEST)
+    except OutlastError as error:
+        return refusal_of(row, error)
+    return None
+
+
+def is_refused_for_ever(error: BaseException) -> TypeGuard[OutlastError]:
+    """Say whether publishing the same row again would end the same way."""
+    return isinstance(error, OutlastError) and not error.retryable and error.code not in _PASSING
+
+
+# What mends by itself or by an operator's hand on the database, and says nothing about the row.
+_PASSING = frozenset({"SCHEMA_OUTDATED", "SETTINGS_INVALID", "INTERNAL", "NOT_IMPLEMENTED", "DRAINING", "QUEUE_FULL"})
+
+
+def summed(answers: Iterable[tuple[StagedRow, Enqueued]]) -> tuple[int, int]:
+    """Count the rows that became jobs of their own, and those whose key led to another job."""
+    published = deduped = 0
+    for row, answer in answers:
+        if answer.id == row.job.id:
+            published += 1
+        else:
+            deduped += 1
+    return published, deduped

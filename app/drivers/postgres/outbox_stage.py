@@ -1,0 +1,198 @@
+"""Staging: rows written on the caller's own connection, inside the caller's transaction.
+
+The one module that knows the connection types of callers. It never begins, commits or rolls back, and sends no
+notification there: one inside the caller's transaction would end group commit. Called by `outbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Connection,
+    DateTime,
+    Interval,
+    SmallInteger,
+    String,
+    TextClause,
+    Uuid,
+    bindparam,
+    event,
+    text,
+)
+from sqlalchemy import exc as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.types import TypeEngine
+
+from ...domain.errors import OutboxNoTx, SchemaOutdated, TransactionForeign
+from ...domain.job import NewJob
+from .database import in_schema
+from .sqlstate import translate
+
+Transaction: TypeAlias = (
+    AsyncSession | AsyncConnection | Session | Connection | async_scoped_session[AsyncSession] | scoped_session[Session]
+)
+OnCommit: TypeAlias = Callable[[], None]
+
+_MIGRATE = "run `outlast migrate up --db` with the address of the database this transaction is on"
+_ACCEPTED = "pass an AsyncSession, an AsyncConnection, a Session or a Connection of SQLAlchemy"
+_NO_TABLE = ("42P01", "3F000", "42703", "42883")  # neither table, schema, column nor function
+# A session's own notes: that it rings after its commits, and that this transaction has something to ring for.
+_HAS_STAGED = "outlast.has_staged"
+
+_TYPES: dict[str, TypeEngine[Any]] = {
+    "id": Uuid(),
+    "name": String(),
+    "queue": String(),
+    "priority": SmallInteger(),
+    "tenant": String(),
+    "payload": String(),
+    "max_attempts": SmallInteger(),
+    "max_crashes": SmallInteger(),
+    "key": String(),
+    "fp": BigInteger(),
+    "dedupe_for": Interval(),
+    "run_at": DateTime(timezone=True),
+    "delay": Interval(),
+    "max_queue_time": Interval(),
+    "deadline": Interval(),
+    "timeout_ms": BigInteger(),
+    "parent_id": Uuid(),
+    "enqueued_by": String(),
+    "traceparent": String(),
+    "tags": ARRAY(String()),
+    "meta": String(),
+}
+_COLUMNS = [name for name in _TYPES if name != "delay"]
+_VALUES = [f":{name}" if name != "run_at" else "coalesce(:run_at, outlast.clock() + :delay)" for name in _COLUMNS]
+_STAGE = f"insert into outlast.outbox({', '.join(_COLUMNS)}) values ({', '.join(_VALUES)})"  # noqa: S608  our own names
+
+
+def stage_statement(schema: str) -> TextClause:
+    """Give the insert of one row, in a schema; any driver of SQLAlchemy's for PostgreSQL can send it."""
+    binds = [bindparam(name, type_=kind) for name, kind in _TYPES.items()]
+    return text(in_schema(_STAGE, schema)).bindparams(*binds)
+
+
+async def stage(statement: TextClause, transaction: Transaction, jobs: Sequence[NewJob], on_commit: OnCommit) -> None:
+    """Stage jobs in a transaction of whatever kind.
+
+    Raises:
+        OutboxNoTx: it is no transaction, or one that cannot be written in any more.
+        TransactionForeign: it is not on PostgreSQL.
+        SchemaOutdated: its database has no outbox.
+    """
+    opened = _unwrapped(transaction)
+    if isinstance(opened, AsyncSession | AsyncConnection):
+        try:
+            await opened.run_sync(lambda sync: stage_now(statement, sync, jobs, on_commit))
+        except sa.InvalidRequestError as error:  # a connection that was never started, say
+            raise _no_transaction(opened, error) from error
+    else:
+        stage_now(statement, opened, jobs, on_commit)
+
+
+def stage_now(statement: TextClause, transaction: Transaction, jobs: Sequence[NewJob], on_commit: OnCommit) -> None:
+    """Stage jobs in a transaction of code that does not await. Raises what `stage` raises."""
+    opened = _unwrapped(transaction)
+    if not isinstance(opened, Session | Connection):
+        raise OutboxNoTx(f"a {type(opened).__name__} cannot be written in without awaiting", fix="await handle.enqueue")
+    try:
+        connection = opened.connection() if isinstance(opened, Session) else opened
+        _check(connection)
+        if jobs:
+            connection.execute(statement, [_row(job) for job in jobs])
+    except (sa.InvalidRequestError, sa.UnboundExecutionError) as error:
+        raise _no_transaction(opened, error) from error
+    except sa.DBAPIError as error:
+        raise _refused(error) from error
+    if isinstance(opened, Session):
+        _ring_after_commit(opened, on_commit)
+
+
+def _unwrapped(transaction: Transaction) -> AsyncSession | AsyncConnection | Session | Connection:
+    found: object = transaction() if isinstance(transaction, async_scoped_session | scoped_session) else transaction
+    if isinstance(found, AsyncSession | AsyncConnection | Session | Connection):
+        return found
+    raise OutboxNoTx(f"a {type(found).__name__} is no transaction to stage in", fix=_ACCEPTED)
+
+
+def _check(connection: Connection) -> None:
+    if connection.dialect.name != "postgresql":
+        raise TransactionForeign(
+            f"the transaction is on {connection.dialect.name}, and the outbox is a table of PostgreSQL",
+            fix="stage in a PostgreSQL database, or enqueue after the commit",
+        )
+    try:
+        is_autocommit = connection.dialect.detect_autocommit_setting(connection.connection.dbapi_connection)  # type: ignore[arg-type] # of a connection that is open
+    except NotImplementedError:
+        is_autocommit = False
+    if is_autocommit:
+        raise OutboxNoTx(
+            "the connection is in AUTOCOMMIT: each statement would be a transaction of its own",
+            fix="stage on a connection with another isolation level, or leave session= out to publish at once",
+        )
+
+
+def _row(job: NewJob) -> dict[str, object]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "queue": job.queue,
+        "priority": job.priority,
+        "tenant": job.tenant,
+        "payload": job.payload,
+        "max_attempts": job.max_attempts,
+        "max_crashes": job.max_crashes,
+        "key": job.key,
+        "fp": job.fingerprint,
+        "dedupe_for": job.dedupe_for,
+        "run_at": job.run_at,
+        "delay": job.delay,
+        "max_queue_time": job.max_queue_time,
+        "deadline": job.deadline,
+        "timeout_ms": None if job.timeout is None else max(1, round(job.timeout.total_seconds() * 1000)),
+        "parent_id": job.parent_id,
+        "enqueued_by": job.enqueued_by,
+        "traceparent": job.traceparent,
+        "tags": list(job.tags) or None,
+        "meta": job.meta,
+    }
+
+
+def _ring_after_commit(session: Session, on_commit: OnCommit) -> None:
+    """Ring once the outermost transaction has committed."""
+    if _HAS_STAGED not in session.info:
+
+        def committed(its: Session) -> None:
+            if its.info.get(_HAS_STAGED):
+                its.info[_HAS_STAGED] = False
+                on_commit()
+
+        def rolled_back(its: Session, *_: object) -> None:
+            if not its.in_nested_transaction():
+                its.info[_HAS_STAGED] = False
+
+        event.listen(session, "after_commit", committed)
+        event.listen(session, "after_rollback", rolled_back)
+    session.info[_HAS_STAGED] = True
+
+
+def _no_transaction(opened: object, error: Exception) -> OutboxNoTx:
+    return OutboxNoTx(
+        f"the {type(opened).__name__} has no transaction to stage in: {str(error).partition(chr(10))[0]}",
+        fix="begin a transaction first; of a session with several databases pass the connection to stage on",
+    )
+
+
+def _refused(error: sa.DBAPIError) -> Exception:
+    """Say what the caller's database refused. Other drivers than asyncpg only tell its code."""
+    known = translate(error)
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    if isinstance(known, SchemaOutdated) or code in _NO_TABLE:
+        return SchemaOutdated("the database of the transaction has no outbox that this code knows", fix=_MIGRATE)
+    return error if known is None else known

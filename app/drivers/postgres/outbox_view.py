@@ -1,0 +1,86 @@
+"""The outbox as people see it, and what operators do: `view`, `replay`, and where a staged id leads.
+
+Counts stop at a bound, so that looking costs the same whatever waits. Called by `outbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ...domain.job import JobId
+from ...domain.outbox import MOST_COUNTED, OutboxId, OutboxView, QuarantinedRow
+from .database import Database, Row
+from .outbox_looks import Looks
+from .outbox_rows import count_of
+from .rows import plain
+
+_VIEW = f"""
+select outlast.clock() as now,
+  (select count(*) from (select from outlast.outbox where state = 0 limit {MOST_COUNTED}) c) as staged,
+  (select count(*) from (select from outlast.outbox where state = 1 limit {MOST_COUNTED}) c) as claimed,
+  (select count(*) from (select from outlast.outbox where state = 2 limit {MOST_COUNTED}) c) as quarantined,
+  least(
+    (select staged_at from outlast.outbox where state = 0 order by staged_at limit 1),
+    (select min(staged_at) from outlast.outbox where state = 1)) as oldest_at"""  # noqa: S608  numbers of our own
+
+_ITEMS = """
+select id, name, queue, tenant, staged_at, refused_at, refused_code, refused_why from outlast.outbox
+where state = 2 order by refused_at desc, id desc limit $1"""
+
+_REPLAY = """
+update outlast.outbox
+set state = 0, claims = 0, staged_at = outlast.clock(), refused_at = null, refused_code = null, refused_why = null
+where state = 2 and ($1::uuid[] is null or id = any($1::uuid[]))"""
+
+_FORWARDED = "select job_id from outlast.source where source_id = $1"
+_IS_STAGED = "select exists(select from outlast.outbox where id = $1)"
+
+
+async def view(db: Database, limit: int) -> OutboxView:
+    """Give counts, lag and the newest quarantined rows."""
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_VIEW)))
+    items = await db.run(lambda conn: conn.fetch(db.in_schema(_ITEMS), limit))
+    assert row is not None  # noqa: S101  a query without a table gives one row
+    oldest = row["oldest_at"]
+    return OutboxView(
+        staged=row["staged"],
+        claimed=row["claimed"],
+        quarantined=row["quarantined"],
+        lag=timedelta() if oldest is None else max(timedelta(), row["now"] - oldest),
+        oldest_at=oldest,
+        items=tuple(_item(item) for item in items),
+    )
+
+
+async def replay(db: Database, looks: Looks, ids: Sequence[OutboxId] | None) -> int:
+    """Stage quarantined rows again, these or all."""
+    chosen = None if ids is None else list(ids)
+    count = count_of(await db.run(lambda conn: conn.execute(db.in_schema(_REPLAY), chosen)))
+    looks.forget()
+    return count
+
+
+async def forwarded(db: Database, staged_id: JobId) -> JobId | None:
+    """Give the job that a source became, or was led to by its key."""
+    found = await db.run(lambda conn: conn.fetchval(db.in_schema(_FORWARDED), staged_id))
+    return None if found is None else JobId(plain(found))
+
+
+async def is_staged(db: Database, staged_id: JobId) -> bool:
+    """Say whether a row waits here."""
+    found: bool = await db.run(lambda conn: conn.fetchval(db.in_schema(_IS_STAGED), staged_id))
+    return found
+
+
+def _item(row: Row) -> QuarantinedRow:
+    return QuarantinedRow(
+        id=OutboxId(plain(row["id"])),
+        name=row["name"],
+        queue=row["queue"],
+        tenant=row["tenant"],
+        staged_at=row["staged_at"],
+        quarantined_at=row["refused_at"],
+        code=row["refused_code"],
+        message=row["refused_why"],
+    )

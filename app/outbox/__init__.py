@@ -1,0 +1,1 @@
+"""The relay: the role that publishes what callers staged in their own transactions."""
