@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..domain.errors import DriverUnavailable
+from .durations import seconds
 from .report import SCHEMA_TOO_OLD, say
 
 if TYPE_CHECKING:
@@ -22,15 +23,16 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _To = Annotated[str, typer.Option(help="Revision to reach.")]
 _DownTo = Annotated[str, typer.Option("--to", help="Revision to go back to; `base` removes everything.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-_Wait = Annotated[float, typer.Option("--wait-db", help="Seconds to wait for the database to answer.")]
+_WaitDb = Annotated[str, typer.Option("--wait-db", help="Seconds to wait for the database to answer: `60s`.")]
+_Wait = Annotated[str, typer.Option(help="Seconds to wait for somebody else to bring the schema up to date: `300s`.")]
 _RETRY_SECONDS = 0.5
 
 
 @migrate.command()
-def up(*, db: _Db = None, to: _To = "head", wait_db: _Wait = 0.0) -> None:
+def up(*, db: _Db = None, to: _To = "head", wait_db: _WaitDb = "0s") -> None:
     """Bring the schema up to date. Safe to run from any number of processes at once."""
     settings = _settings(db)
-    asyncio.run(_when_reachable(settings, wait_db))
+    asyncio.run(_when_reachable(settings, seconds(wait_db)))
     asyncio.run(_upgrade(settings, to))
     say(f"schema {settings.db_schema} is at {asyncio.run(_status(settings))[0]}")
 
@@ -46,16 +48,16 @@ def down(*, to: _DownTo, db: _Db = None, yes: _Yes = False) -> None:
 
 
 @migrate.command()
-def status(*, db: _Db = None, as_json: _Json = False, wait_db: _Wait = 0.0) -> None:
+def status(*, db: _Db = None, as_json: _Json = False, wait_db: _WaitDb = "0s", wait: _Wait = "0s") -> None:
     """Say which revision the schema has and which the code wants; exit code 78 when it is behind."""
-    settings = _settings(db)
-    asyncio.run(_when_reachable(settings, wait_db))
-    current, head = asyncio.run(_status(settings))
+    settings, within = _settings(db), seconds(wait)
+    asyncio.run(_when_reachable(settings, seconds(wait_db)))
+    current, head = asyncio.run(_when_current(settings, within))
     if as_json:
-        print(json.dumps({"current": current, "head": head, "is_current": current == head}))
+        print(json.dumps({"current": current, "head": head, "is_current": _is_enough(current, head)}))
     else:
         print(f"current {current or 'none'}, head {head}")
-    if current != head:
+    if not _is_enough(current, head):
         raise typer.Exit(SCHEMA_TOO_OLD)
 
 
@@ -91,8 +93,23 @@ async def _status(settings: Settings) -> tuple[str | None, str]:
     return await schema_status(settings)
 
 
-async def _when_reachable(settings: Settings, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def _is_enough(current: str | None, head: str) -> bool:
+    """Say whether the code can run on a schema: its own or a later one; revisions sort as they follow each other."""
+    return current is not None and current >= head
+
+
+async def _when_current(settings: Settings, within: float) -> tuple[str | None, str]:
+    """Wait for the schema to be enough, at most so many seconds, and give its revision and the code's."""
+    deadline = time.monotonic() + within
+    while True:
+        current, head = await _status(settings)
+        if _is_enough(current, head) or time.monotonic() >= deadline:
+            return current, head
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _when_reachable(settings: Settings, within: float) -> None:
+    deadline = time.monotonic() + within
     while True:
         try:
             await _status(settings)

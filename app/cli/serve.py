@@ -6,13 +6,13 @@ work was abandoned, 75 a loop died.
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..domain.errors import SettingsInvalid
+from .durations import seconds
 from .report import say
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _Queues = Annotated[str | None, typer.Option(help="Queues to serve: `mail:10,def
 _Concurrency = Annotated[int | None, typer.Option(help="Jobs to run at once.", min=1)]
 _Drain = Annotated[str | None, typer.Option(help="Seconds from SIGTERM to the end: `25s` or `25`.")]
 _Db = Annotated[str | None, typer.Option("--db", help="Database address; OUTLAST_DATABASE_URL without it.")]
-_SECONDS = re.compile(r"^([0-9]+(?:\.[0-9]+)?)s?$")
 
 
 def api(
@@ -162,9 +161,4 @@ def _moved(bind: str, host: str | None, port: int | None) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = _SECONDS.match(text)
-    if match is None:
-        raise SettingsInvalid(f"{text!r} is not a number of seconds", fix="write 25s or 25")
-    return float(match.group(1))
+    return None if text is None else seconds(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -11,10 +12,12 @@ from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from app import __version__
 from app.drivers.postgres import migrations
+from app.drivers.postgres.connect import dsn_of
 from tests.process.conftest import Outlast
 from tests.support.processes import SLACK, report
 from tests.support.source import CHECKOUT
@@ -164,6 +167,43 @@ def test_the_schema_goes_up_and_down_and_is_shown(
     assert "is at base" in cli("migrate", "down", "--to", "base", "--yes").err
     cli("migrate", "status", code=78)
     cli("migrate", "up")
+
+
+@pytest.mark.postgres
+def test_a_status_waits_for_somebody_else_to_migrate(outlast: Outlast, empty_database_url: str) -> None:
+    cli = outlast.on(empty_database_url)
+    cli("migrate", "status", "--wait", "0.1s", code=78)
+    with subprocess.Popen(
+        [sys.executable, "-m", "app", "migrate", "status", "--wait", "60s", "--db", empty_database_url],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as waiting:
+        cli("migrate", "up", "--wait-db", "5s")
+        out, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0
+    assert out.startswith("current ")
+
+
+@pytest.mark.postgres
+def test_a_schema_newer_than_the_code_is_enough(outlast: Outlast, database_url: str) -> None:
+    cli = outlast.on(database_url)
+
+    async def pretend() -> None:
+        connection = await asyncpg.connect(dsn_of(database_url))
+        try:
+            await connection.execute("update outlast.alembic_version set version_num = '9999'")
+        finally:
+            await connection.close()
+
+    asyncio.run(pretend())
+    assert cli("migrate", "status", "--json").document()["is_current"]
+
+
+def test_a_duration_that_is_none_is_refused_with_its_repair(outlast: Outlast) -> None:
+    ran = outlast("migrate", "status", "--wait", "soon", "--db", NOWHERE, code=64)
+    assert "'soon' is not a number of seconds" in ran.err
+    assert "fix: write 25s or 25" in ran.err
 
 
 def test_the_sql_of_the_schema_is_printed_without_a_database(outlast: Outlast, monkeypatch: pytest.MonkeyPatch) -> None:
