@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
+import sysconfig
 import tempfile
+import venv
+import zipfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +20,7 @@ import pytest
 from app.cli.main import main
 from tests.support.postgres import scratch
 from tests.support.processes import Fleet, fleet_on
+from tests.support.source import CHECKOUT
 from tests.support.store import Store, store_on
 
 
@@ -39,6 +44,29 @@ async def store(database_url: str) -> AsyncIterator[Store]:
     async with store_on(database_url) as opened:
         await opened.publish()
         yield opened
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    target = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(CHECKOUT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = target.glob("outlast-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def bare_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel; dependencies are borrowed, so nothing is downloaded."""
+    home = tmp_path_factory.mktemp("elsewhere")
+    venv.create(home, symlinks=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

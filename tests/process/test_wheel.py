@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 from pathlib import Path
 
@@ -18,27 +15,12 @@ pytestmark = [pytest.mark.process, pytest.mark.postgres, pytest.mark.timeout(120
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(CHECKOUT)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = target.glob("outlast-*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and an `app` of somebody's; dependencies are borrowed, so nothing is downloaded."""
-    home = tmp_path_factory.mktemp("elsewhere")
-    venv.create(home, symlinks=True)
-    (site,) = home.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+def elsewhere(bare_environment: Path) -> Path:
+    """An environment with the wheel and an `app` of somebody's."""
+    (site,) = bare_environment.glob("lib/python*/site-packages")
     (site / "app").mkdir()
     (site / "app" / "__init__.py").write_text('OWNER = "somebody else"\n')
-    return home
+    return bare_environment
 
 
 def run(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

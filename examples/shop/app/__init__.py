@@ -1,0 +1,1 @@
+"""A shop whose orders and jobs commit together."""
