@@ -187,8 +187,14 @@ class JobDriver(FleetStore, Protocol):
         """
         ...
 
-    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
-        """Hand back what the store says this worker holds and it does not: claims whose reply was lost. Uncounted."""
+    async def reconcile(
+        self, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None = None
+    ) -> int:
+        """Hand back what the store says this worker holds and it does not: claims whose reply was lost. Uncounted.
+
+        Only claims made before an instant of the store's clock, when one is given: a call that its caller gave up on
+        can still take place, and must not find what was claimed since.
+        """
         ...
 
     async def isolate(self, token: ClaimToken) -> bool:

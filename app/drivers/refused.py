@@ -88,7 +88,9 @@ class RefusedDriver:
     async def release(self, tokens: Sequence[ClaimToken], *, cause: str) -> int:
         raise self._refusal()
 
-    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+    async def reconcile(
+        self, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None = None
+    ) -> int:
         raise self._refusal()
 
     async def isolate(self, token: ClaimToken) -> bool:

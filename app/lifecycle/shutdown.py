@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from enum import IntEnum
 from types import FrameType
@@ -262,7 +262,7 @@ class Shutdown:
         self._enter(DrainPhase.INFLIGHT)
         async with asyncio.TaskGroup() as group:
             for role in self._roles:
-                start_in(group, role.wait_idle(), name=f"outlast.idle.{role.name}")
+                start_in(group, self._until_idle(role, notice), name=f"outlast.idle.{role.name}")
         self._enter(DrainPhase.CLOSE)
         for role in self._roles:
             failures += await self._close(role, notice, failures)
@@ -270,6 +270,12 @@ class Shutdown:
             return ExitCode.LOOP_DIED
         is_abandoned = self._is_late or any(role.abandoned for role in self._roles)
         return ExitCode.ABANDONED if is_abandoned else ExitCode.CLEAN
+
+    async def _until_idle(self, role: Role, notice: DrainNotice) -> None:
+        """Wait for a role's work in flight, or for the deadline: one whose start hangs has no other bound."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(notice.deadline - self._monotonic(), 0.0)):
+                await role.wait_idle()
 
     def _enter(self, phase: DrainPhase) -> None:
         self._phase = phase

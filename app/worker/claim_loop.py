@@ -77,6 +77,7 @@ class ClaimLoop:
             on_late=on_late,
             on_doubt=self._doubt,
         )
+        self._is_given_up = False
         self._is_doubtful = False
         self._reconcile_at = bench.monotonic() + bench.options.lease.total_seconds()
         self._may_be_more = True
@@ -103,6 +104,7 @@ class ClaimLoop:
 
     def give_up(self) -> None:
         """Leave what has not ended to whoever takes its claims over."""
+        self._is_given_up = True
         self._intake.carrier.give_up()
 
     async def run(self) -> None:
@@ -260,7 +262,11 @@ class ClaimLoop:
         """Hand back what the store says this worker holds and it does not; until it is done, nothing is claimed."""
         self._is_claiming = True
         try:
-            count = await self._driver.reconcile(lease.worker_id, self._roster.tokens(lease))
+            # No claim is under way here. What is claimed after this is known and safe, also from a call given up on.
+            now = await self._driver.database_time()
+            if self._is_given_up or not lease.is_held:
+                return  # what had begun under it is not known here any more: who takes it over puts that on record
+            count = await self._driver.reconcile(lease.worker_id, self._roster.tokens(lease), before=now)
         except Exception as error:  # noqa: BLE001 - said and repeated before the next claim
             self._doubt()
             self._bench.telemetry.store_call_failed("reconcile", error)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from app.domain.job import Counters, WorkerId
@@ -101,6 +103,20 @@ async def test_reconcile_knows_an_old_claim_from_a_new_one(env: DriverEnv) -> No
     await env.driver.release((old,), cause="test")
     await env.claim_one(worker)
     assert await env.driver.reconcile(worker, (old,)) == 1
+
+
+async def test_reconcile_leaves_what_was_claimed_since_it_was_asked_for(env: DriverEnv) -> None:
+    """A call that its caller gave up on may take place when the worker has long claimed something else."""
+    worker = await env.register()
+    lost = (await env.running(worker)).token
+    await env.advance(timedelta(milliseconds=1))
+    asked = await env.driver.database_time()
+    await env.advance(timedelta(milliseconds=1))
+    since = (await env.running(worker)).token
+    assert await env.driver.reconcile(worker, (), before=asked) == 1
+    assert (await env.describe(lost.job_id)).state is State.READY
+    assert (await env.describe(since.job_id)).state is State.RUNNING
+    assert await env.driver.reconcile(worker, (), before=asked) == 0
 
 
 async def test_reconciled_work_goes_before_new_work(env: DriverEnv) -> None:

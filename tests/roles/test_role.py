@@ -234,6 +234,24 @@ async def test_a_start_that_fails_stops_what_had_started_and_is_raised() -> None
     assert good.phase is Phase.STOPPED
 
 
+async def test_a_start_that_hangs_does_not_keep_a_process_past_its_deadline() -> None:
+    class Hangs(Role):
+        gate = asyncio.Event()
+
+        async def live(self, life: Life) -> None:
+            await self.gate.wait()
+
+    leaving, _ = shutdown(seconds=0.2)
+    role = Hangs("hangs")
+    serving = asyncio.ensure_future(leaving.serve([role]))
+    await asyncio.sleep(0)
+    began = leaving.request("SIGTERM").started
+    assert await serving == ExitCode.ABANDONED
+    assert time.monotonic() - began < 2.0
+    role.gate.set()
+    await role.stop()
+
+
 async def test_a_request_before_serving_starts_nothing() -> None:
     leaving, _ = shutdown()
     leaving.request("SIGTERM")

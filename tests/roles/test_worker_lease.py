@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -249,9 +249,11 @@ async def test_a_claim_that_takes_place_long_after_its_caller_gave_up_is_handed_
                 raise DOWN
             return await self.inner.claim(request)
 
-        async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+        async def reconcile(
+            self, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None = None
+        ) -> int:
             self.calls.append("reconcile")
-            count = await self.inner.reconcile(worker_id, held)
+            count = await self.inner.reconcile(worker_id, held, before=before)
             if self.calls.count("reconcile") == 1 and self.lost is not None:
                 assert len(await self.inner.claim(self.lost)) == 1
             return count

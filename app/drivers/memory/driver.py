@@ -109,9 +109,11 @@ class MemoryDriver:
         """Hand back claims that were never begun."""
         return workers.release(self._store, tokens)
 
-    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+    async def reconcile(
+        self, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None = None
+    ) -> int:
         """Hand back claims whose reply was lost."""
-        return workers.reconcile(self._store, worker_id, held)
+        return workers.reconcile(self._store, worker_id, held, before=before)
 
     async def isolate(self, token: ClaimToken) -> bool:
         """Record that a job runs alone."""

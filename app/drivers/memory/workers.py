@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ...domain.drain import DrainAsk, DrainShown
 from ...domain.job import ClaimToken, JobId, WorkerId
@@ -74,7 +74,7 @@ def release(store: Store, tokens: Sequence[ClaimToken]) -> int:
         return _hand_back(store, named)
 
 
-def reconcile(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+def reconcile(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None) -> int:
     """Hand back claims the worker does not know of; see `JobDriver.reconcile`."""
     with store.statement() as now:
         worker = store.workers.get(worker_id)
@@ -83,7 +83,8 @@ def reconcile(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken]) -> 
         unknown = {
             job_id: running
             for job_id, running in store.claims_of(worker_id)
-            if not any(token.job_id == job_id and running.is_named_by(token) for token in held)
+            if (before is None or running.claimed_at < before)
+            and not any(token.job_id == job_id and running.is_named_by(token) for token in held)
         }
         return _hand_back(store, unknown)
 

@@ -169,9 +169,11 @@ class PostgresDriver:
         """Hand claims back that were never begun."""
         return await release.release(self._db, tokens, cause=cause)
 
-    async def reconcile(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
+    async def reconcile(
+        self, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None = None
+    ) -> int:
         """Hand back claims whose reply was lost."""
-        return await release.reconcile(self._db, worker_id, held)
+        return await release.reconcile(self._db, worker_id, held, before=before)
 
     async def isolate(self, token: ClaimToken) -> bool:
         """Record that a job runs alone."""

@@ -7,6 +7,7 @@ number it has used up. Called by the claim loop, at drain and after a call whose
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from ...domain.job import ClaimToken, WorkerId
 from ..protocol import Wake
@@ -35,10 +36,11 @@ from gone order by seq returning job_id
 """
 RELEASE = _BACK.replace("{which}", _NAMED)
 # All that runs is read as it lies: in the order of an index, each dead entry behind a pinned snapshot would be looked
-# at by itself. What was found is then locked in order; a claim's worker and sequence never change.
+# at by itself. What was found is then locked in order; a claim's worker, sequence and time never change.
 _NOT_HELD = """
 r.job_id = any(array(
-  select o.job_id from outlast.running o where o.worker = $1 and not (o.seq = any($2::bigint[]))))"""
+  select o.job_id from outlast.running o where o.worker = $1 and not (o.seq = any($2::bigint[]))
+    and o.claimed_at < coalesce($3::timestamptz, 'infinity')))"""
 RECONCILE = _BACK.replace("{which}", f"{_NOT_HELD.strip()} and {_MAY_WRITE.strip()}")
 _ISOLATE = f"update outlast.running r set alone = true where {_NAMED} returning job_id"  # noqa: S608  our own
 
@@ -52,12 +54,12 @@ async def release(db: Database, tokens: Sequence[ClaimToken], *, cause: str) -> 
     return await _hand_back(db, RELEASE, *_columns(tokens)) if tokens else 0
 
 
-async def reconcile(db: Database, worker_id: WorkerId, held: Sequence[ClaimToken]) -> int:
-    """Hand back what the store says this worker holds and `held` does not name; gives how many.
+async def reconcile(db: Database, worker_id: WorkerId, held: Sequence[ClaimToken], *, before: datetime | None) -> int:
+    """Hand back what the store says this worker holds and `held` does not name, if claimed `before`; gives how many.
 
     Only for a worker with no claim call in flight: what such a call has just committed is not in `held` yet.
     """
-    return await _hand_back(db, RECONCILE, worker_id, [token.fence for token in held])
+    return await _hand_back(db, RECONCILE, worker_id, [token.fence for token in held], before)
 
 
 async def isolate(db: Database, token: ClaimToken) -> bool:
