@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -22,6 +21,7 @@ from ..lifecycle.drain import DrainBudget
 from ..lifecycle.tasks import first_of, start_in, start_on
 from ..observability.telemetry import Telemetry
 from .backoff import Backoff
+from .beside import Beside
 from .drain_watch import DrainWatch
 from .lease import Lease
 from .options import WorkerOptions
@@ -36,8 +36,8 @@ ABANDONED_SECONDS = 3.0  # how long abandoned claims stay this worker's after th
 class Heartbeat:
     """The heartbeat of one life of a worker.
 
-    `on_over` is called on the worker's loop when a lease is over; `on_death` when the thread ends by itself;
-    `on_stall` in the thread, once the worker's loop is beyond help; `on_asked` there, too, with the name of whoever
+    `beside` is the thread. `on_over` is called on the worker's loop when a lease is over; `on_death` when the
+    thread ends by itself; `on_stall` in the thread, once the worker's loop is beyond help; `on_asked` there, too, with the name of whoever
     asked through the store for a drain.
     """
 
@@ -52,6 +52,7 @@ class Heartbeat:
         drain: DrainWatch,
         clock: Callable[[], float],
         roll: Callable[[], float],
+        beside: Beside,
         on_over: Callable[[Lease], None],
         on_death: Callable[[BaseException], None],
         on_stall: Callable[[], None],
@@ -83,14 +84,14 @@ class Heartbeat:
         self._store: HeartbeatStore | None = None
         self._opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._main, name="outlast.heartbeat", daemon=True)
+        self._beside = beside
 
     # --- on the worker's loop -------------------------------------------------------------------------------------
 
     async def start(self, lease: Lease, budget: DrainBudget) -> None:
         """Start the thread and return once its connection is open; raises what opening it raises."""
         self._lease = lease
-        self._thread.start()
+        self._beside.start(self._beat, self._left)
         try:
             await asyncio.wrap_future(self._opened)
         except BaseException:
@@ -98,8 +99,10 @@ class Heartbeat:
             raise
 
     def use(self, lease: Lease) -> None:
-        """Renew another lease from now on."""
-        self._lease = lease
+        """Renew another lease from now on; the runs of one that is over are told, if nobody has looked at it yet."""
+        before, self._lease = self._lease, lease
+        if before is not None and not before.is_held:
+            self._over(before)
         self.nudge()
 
     def nudge(self) -> None:
@@ -126,7 +129,7 @@ class Heartbeat:
             async with budget.within(_STOP_SECONDS):
                 # Waited for without being cancelled with the wait: the thread sets it when it does end.
                 await asyncio.wait({asyncio.wrap_future(self._ended)})
-                self._thread.join()  # its last instruction was to say so
+                self._beside.join()  # its last instruction was to say so
 
     def _call(self, step: Callable[[], object]) -> None:
         loop = self._loop
@@ -136,16 +139,12 @@ class Heartbeat:
 
     # --- in the thread --------------------------------------------------------------------------------------------
 
-    def _main(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-                runner.run(self._beat())
-        except BaseException as exc:  # noqa: BLE001 - the thread's last words, for the worker
-            self._tell_worker(partial(self._on_death, exc))
+    def _left(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._tell_worker(partial(self._on_death, error))
             if not self._opened.done():
-                self._opened.set_exception(exc)
-        finally:
-            self._ended.set_result(None)
+                self._opened.set_exception(error)
+        self._ended.set_result(None)
 
     async def _beat(self) -> None:
         self._loop = asyncio.get_running_loop()

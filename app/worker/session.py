@@ -23,6 +23,7 @@ from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
+from .beside import Beside
 from .claim_loop import ClaimLoop
 from .drain_watch import DrainWatch
 from .heartbeat import Heartbeat
@@ -54,6 +55,7 @@ class Kit:
     monotonic: Callable[[], float]
     boot_clock: Callable[[], float]
     client: Client | None
+    beside: Callable[[], Beside]
     on_stall: Callable[[], None]
     on_asked: Callable[[str], None]
 
@@ -277,6 +279,7 @@ class Session:
             ),
             clock=self._kit.boot_clock,
             roll=self._kit.roll,
+            beside=self._kit.beside(),
             on_over=self._lease_ended,
             on_death=self.life.fail,
             on_stall=self._kit.on_stall,

@@ -25,6 +25,7 @@ from ..lifecycle.status import HeldRun, Tally
 from ..lifecycle.watchdog import briefly
 from ..observability.logging import flush_log
 from ..observability.telemetry import Telemetry
+from .beside import Beside, OwnThread
 from .containment import contain_tasks
 from .lease import boot_clock
 from .options import WorkerOptions
@@ -38,7 +39,8 @@ class Worker(Role):
     ambient one. `end` ends the process when the event loop is beyond help; `clock` judges the lease. In a program that
     starts it by itself, `shutdown` drains it when the process is told to leave; with `drain_on_shutdown=False` nobody
     does, and whoever started it stops it. `on_drain_asked` hears, in a thread, why a drain is asked for through the
-    store; without it the process is told where there is a `shutdown`, and else the worker drains by itself.
+    store; without it the process is told where there is a `shutdown`, and else the worker drains by itself. The
+    heartbeat runs in a `beside` of each life's own.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Worker(Role):
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] | None = None,
         end: Callable[[int], object] = os._exit,
+        beside: Callable[[], Beside] = OwnThread,
         name: str = "worker",
         shutdown: Hooks | None = None,
         drain_on_shutdown: bool = True,
@@ -73,6 +76,7 @@ class Worker(Role):
             monotonic=monotonic,
             boot_clock=clock or boot_clock(),
             client=client,
+            beside=beside,
             on_stall=self._stalled,
             on_asked=self._asked,
         )
