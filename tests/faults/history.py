@@ -1,21 +1,22 @@
-"""The second history and the checkers: what the database saw of every token, against what really ran.
+"""The second history: what the database saw of every token, held against what really ran.
 
 Triggers of the test's own write each insert and delete of a token, a key or a ledger row into an audit table. A move
-is the delete and the insert of one transaction. The checkers are those that every run must pass, whatever it does.
+is the delete and the insert of one transaction. The rules are those of `checkers`.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from app.domain.job import JobId
-from app.domain.outcome import RULE_OF, OutcomeKind
-from app.domain.state import LIVE, TERMINAL, State, is_legal
+from app.domain.outcome import OutcomeKind
+from app.domain.state import State
+from tests.faults import checkers
+from tests.faults.checkers import Account, Move, Start
 from tests.support.ledger import Event
 from tests.support.store import Store
 
@@ -49,17 +50,6 @@ class Write:
     row: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """One move of a job's token; `source` is None for a new job, `target` None for a deleted one."""
-
-    job_id: UUID
-    source: State | None
-    target: State | None
-    before: dict[str, Any]
-    after: dict[str, Any]
-
-
 async def audit(store: Store) -> None:
     """Begin to write the second history."""
     for statement in _AUDIT.split(";\ncreate function"):
@@ -78,28 +68,28 @@ async def writes(store: Store) -> list[Write]:
     return [Write(**{**dict(row), "row": json.loads(row["row"])}) for row in rows]
 
 
-def moves(history: Iterable[Write]) -> list[Move]:
-    """Join deletes and inserts of one transaction into moves, in order."""
-    parts: dict[tuple[int, UUID], dict[str, Write]] = {}
+def commits(history: Iterable[Write]) -> list[list[Move]]:
+    """Join deletes and inserts of one transaction into moves: for each transaction its moves, in order."""
+    parts: dict[int, dict[UUID, dict[str, Write]]] = {}
     for write in history:
         if write.place == "live_key" or write.op == "UPDATE":
             continue
-        part = parts.setdefault((write.txid, write.job_id), {})
+        part = parts.setdefault(write.txid, {}).setdefault(write.job_id, {})
         assert write.op not in part, f"two moves of {write.job_id} in one transaction"
         part[write.op] = write
-    found = []
-    for (_, job_id), part in parts.items():
-        gone, came = part.get("DELETE"), part.get("INSERT")
-        found.append(
-            Move(
-                job_id=job_id,
-                source=None if gone is None else _state(gone),
-                target=None if came is None else _state(came),
-                before={} if gone is None else gone.row,
-                after={} if came is None else came.row,
-            )
-        )
-    return found
+    return [[_move(job_id, part) for job_id, part in jobs.items()] for jobs in parts.values()]
+
+
+def _move(job_id: UUID, part: dict[str, Write]) -> Move:
+    gone, came = part.get("DELETE"), part.get("INSERT")
+    row = (came or gone or next(iter(part.values()))).row
+    return Move(
+        job=job_id,
+        source=None if gone is None else _state(gone),
+        target=None if came is None else _state(came),
+        claim_no=row["claim_no"],
+        is_snooze=came is not None and came.place == "waiting" and row["reason"] == _SNOOZE,
+    )
 
 
 def _state(write: Write) -> State:
@@ -109,21 +99,30 @@ def _state(write: Write) -> State:
 async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId] = ()) -> list[Move]:
     """Hold a quiet store to every rule; `acked` are jobs whose enqueue was answered. Gives the moves."""
     history = await writes(store)
-    found = moves(history)
-    events = [event for event in effects if event.op == "effect"]
-    await _nothing_lost(store, events, acked)
-    _legal(found, history)
-    _fenced(found)
-    await _explained(store, events, found)
-    await _counted(store, found)
-    return found
-
-
-async def _nothing_lost(store: Store, events: list[Event], acked: Iterable[JobId]) -> None:
-    """K1: acknowledged jobs are there, terminal or live; nothing ran that was never asked for."""
+    moves = [move for commit in commits(history) for move in commit]
+    starts = [
+        Start(job=UUID(str(event.job)), claim_no=int(event.epoch or 0))
+        for event in effects
+        if event.op == "effect" and event.type == "invoke"
+    ]
     known = {row["id"] for row in await store.fetch("select id from outlast.job")}
-    assert set(acked) <= known, "an acknowledged job is lost"
-    assert {UUID(str(event.job)) for event in events} <= known, "something ran that was never enqueued"
+    checkers.nothing_lost(known=known, asked=None, acked=acked, ran={start.job for start in starts})
+    await _in_one_bucket(store)
+    checkers.legal(moves)
+    rewritten = [write for write in history if write.place == "finished" and write.op == "UPDATE"]
+    assert not rewritten, f"terminal rows were rewritten: {rewritten}"
+    checkers.fenced(moves)
+    rows = await store.fetch("select job_id, number, outcome from outlast.attempt")
+    ended = {(row["job_id"], row["number"]): OutcomeKind(row["outcome"]) for row in rows}
+    checkers.explained(starts, moves, ended)
+    accounts = [await _account(store, JobId(job_id)) for job_id in known]
+    checkers.counted(accounts, revived=checkers.retried_by_hand(moves))
+    checkers.dead_with_reason(accounts)
+    return moves
+
+
+async def _in_one_bucket(store: Store) -> None:
+    """K1: every job is in exactly one bucket."""
     doubled = await store.fetch(
         "select job_id, count(*) from (select job_id from outlast.ready union all select job_id from outlast.waiting"
         " union all select job_id from outlast.running union all select job_id from outlast.held"
@@ -140,81 +139,19 @@ async def _nothing_lost(store: Store, events: list[Event], acked: Iterable[JobId
     assert not homeless, f"jobs in no bucket: {homeless}"
 
 
-def _legal(found: list[Move], history: list[Write]) -> None:
-    """K6: every move is in the table, terminal rows are never rewritten."""
-    for move in found:
-        if move.target is not None:
-            assert is_legal(move.source, move.target), f"{move.job_id}: {move.source} -> {move.target}"
-    rewritten = [write for write in history if write.place == "finished" and write.op == "UPDATE"]
-    assert not rewritten, f"terminal rows were rewritten: {rewritten}"
-
-
-def _fenced(found: list[Move]) -> None:
-    """K4: claim numbers grow and never repeat; what closes an attempt carries the newest."""
-    newest: dict[UUID, int] = defaultdict(int)
-    for move in found:
-        number = (move.after or move.before)["claim_no"]
-        if move.target is State.RUNNING:
-            assert number == newest[move.job_id] + 1, f"{move.job_id}: claim {number} after {newest[move.job_id]}"
-            newest[move.job_id] = number
-        else:
-            assert number == newest[move.job_id], f"{move.job_id}: a write of claim {number} was accepted"
-
-
-async def _explained(store: Store, events: list[Event], found: list[Move]) -> None:
-    """K3: every start but the first follows an end that allows another."""
-    snoozed = {
-        (move.job_id, move.after["claim_no"])
-        for move in found
-        if move.target is State.DELAYED and move.after["reason"] == _SNOOZE
-    }
-    starts = [(UUID(str(event.job)), int(event.epoch or 0)) for event in events if event.type == "invoke"]
-    assert len(starts) == len(set(starts)), "one claim was begun twice"
-    begun = set(starts)
-    rows = await store.fetch("select job_id, number, outcome from outlast.attempt")
-    ended = {(row["job_id"], row["number"]): OutcomeKind(row["outcome"]) for row in rows}
-    revived = {move.job_id for move in found if move.source in TERMINAL and move.target in LIVE}
-    for job_id, epoch in starts:
-        before = (job_id, epoch - 1)
-        if epoch > 1 and before in begun and before not in snoozed:
-            why = ended.get(before)
-            assert why is not None, f"{job_id}: start {epoch} follows nothing that allows it"
-            assert why is not OutcomeKind.CANCELLED or job_id in revived, f"{job_id} ran after its cancel"
-
-
-async def _counted(store: Store, found: list[Move]) -> None:
-    """K7: the counters are what the ledger adds up to, for jobs nobody retried by hand."""
-    revived = {move.job_id for move in found if move.source in TERMINAL and move.target in LIVE}
-    for row in await store.fetch("select id from outlast.job"):
-        if row["id"] in revived:
-            continue
-        view = await store.view(JobId(row["id"]))
-        attempts = [a for a in await store.attempts(view.id) if a.outcome is not OutcomeKind.COMPLETED]
-        counted = sum(attempt.counted for attempt in attempts)
-        extra = 1 if view.state in {State.RUNNING, State.DONE} else 0
-        assert all(attempt.counted == RULE_OF[attempt.outcome].counted for attempt in attempts)
-        assert view.counters.attempt == counted + extra, f"{view.id}: attempt {view.counters.attempt}, ledger {counted}"
-        crashes = sum(attempt.outcome is OutcomeKind.CRASHED for attempt in attempts)
-        assert view.counters.crashes <= crashes
-        assert view.counters.crashes == min(crashes, view.max_crashes - 1) or view.state is State.DEAD
-        interrupts = sum(attempt.outcome is OutcomeKind.INTERRUPTED for attempt in attempts)
-        assert view.counters.interrupts == interrupts, f"{view.id}: {view.counters.interrupts} != {interrupts}"
+async def _account(store: Store, job_id: JobId) -> Account:
+    view = await store.view(job_id)
+    return Account(
+        job=job_id,
+        state=view.state,
+        reason=view.state_reason,
+        counters=view.counters,
+        max_attempts=view.max_attempts,
+        max_crashes=view.max_crashes,
+        ledger=[row for row in await store.attempts(job_id) if row.outcome is not OutcomeKind.COMPLETED],
+    )
 
 
 def one_live_job_a_key(history: Iterable[Write], key_of: dict[UUID, UUID]) -> None:
     """K2: at every audited instant at most one job of a key has a token that is live."""
-    live: dict[UUID, set[UUID]] = defaultdict(set)
-    transactions: dict[int, list[Write]] = defaultdict(list)
-    for write in history:
-        transactions[write.txid].append(write)
-    for batch in transactions.values():
-        for write in sorted(batch, key=lambda write: write.op != "DELETE"):
-            key = key_of.get(write.job_id)
-            if key is None or write.place in {"live_key", "finished"}:
-                continue
-            if write.op == "DELETE":
-                live[key].discard(write.job_id)
-            elif write.op == "INSERT":
-                live[key].add(write.job_id)
-        for key, jobs in live.items():
-            assert len(jobs) <= 1, f"key {key} is held by {jobs} at once"
+    checkers.one_live_job_a_key(commits(history), key_of)
