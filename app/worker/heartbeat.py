@@ -37,8 +37,8 @@ class Heartbeat:
     """The heartbeat of one life of a worker.
 
     `beside` is the thread. `on_over` is called on the worker's loop when a lease is over; `on_death` when the
-    thread ends by itself; `on_stall` in the thread, once the worker's loop is beyond help; `on_asked` there, too, with the name of whoever
-    asked through the store for a drain.
+    thread ends by itself; `on_stall` in the thread, once the worker's loop is beyond help; `on_asked` there, too, with
+    the name of whoever asked through the store for a drain.
     """
 
     def __init__(
