@@ -36,6 +36,7 @@ async def listening(url: str, listen_url: str | None, answer: timedelta = timede
             ear.db = db
             yield ear
     finally:
+        await db.close()
         await engine.dispose()
 
 

@@ -53,9 +53,11 @@ async def listening_backend(arena: Arena) -> int:
 @asynccontextmanager
 async def database(url: str) -> AsyncIterator[Database]:
     engine = create_engine(url, pool_size=1)
+    db = Database(engine)
     try:
-        yield Database(engine)
+        yield db
     finally:
+        await db.close()
         await engine.dispose()
 
 
