@@ -1,8 +1,9 @@
 """A worker's lease as the worker itself judges it, without asking the store.
 
 Judged from the instant before a renewal was sent, on a clock that goes on while the machine sleeps: the store can only
-think the lease longer. Once over it stays over; a new registration brings a new lease. Read and written by the
-worker's loop and the heartbeat thread.
+think the lease longer. Once anybody has judged it over it stays over, whatever a renewal under way answers: what ran
+under it may have been let go by then. A new registration brings a new lease. Read and written by the worker's loop and
+the heartbeat thread.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ class Lease:
         self._clock = clock
         self._since = sent
         self._is_over = False
+        self._has_ended = False
         self._lock = threading.Lock()
 
     def renewed(self, sent: float) -> None:
-        """Count from the instant before this renewal was sent."""
-        self._since = max(self._since, sent)
+        """Count from the instant before this renewal was sent; one that is over is not renewed any more."""
+        with self._lock:
+            if not self._is_over:
+                self._since = max(self._since, sent)
 
     @property
     def age(self) -> float:
@@ -44,8 +48,8 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Say whether the claims under it are still this worker's."""
-        return not self._is_over and self.age < self.seconds
+        """Say whether the claims under it are still this worker's; after one False never again."""
+        return not self._is_over and (self.age < self.seconds or not self._is_passed())
 
     @property
     def may_claim(self) -> bool:
@@ -53,7 +57,14 @@ class Lease:
         return not self._is_over and self.age < self.seconds / 2
 
     def end(self) -> bool:
-        """Let it be over, for good; True for the caller that ended it."""
+        """Let it be over, for good; True for the first caller, who tells what ran under it."""
         with self._lock:
-            was_over, self._is_over = self._is_over, True
-        return not was_over
+            self._is_over = True
+            had_ended, self._has_ended = self._has_ended, True
+        return not had_ended
+
+    def _is_passed(self) -> bool:
+        """Judge it, for good, with no renewal in between."""
+        with self._lock:
+            self._is_over = self._is_over or self.age >= self.seconds
+            return self._is_over

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
@@ -18,7 +19,8 @@ from app.jobs.context import JobContext
 from app.jobs.handle import job
 from app.lifecycle.drain import DrainNotice
 from app.worker.heartbeat import Heartbeat
-from tests.roles.harness import Bench, Flaky, working
+from app.worker.lease import Lease, boot_clock
+from tests.roles.harness import QUICK, Bench, Flaky, working
 from tests.roles.test_worker_lease import DOWN, SHORT, quick
 
 
@@ -132,3 +134,78 @@ async def test_runs_are_told_of_a_lost_lease_also_when_a_late_claim_found_it_fir
         driver.before.clear()
         await bench.until("attempt.completed", job_id)
         assert told == [Reason.LEASE_LOST]
+
+
+class LateRenewal:
+    """One renewal that is answered late, and a heartbeat that looks at its lease later still."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._entered, self._landed, self._may_answer, self._may_look = (threading.Event() for _ in range(4))
+        renewed, look = Lease.renewed, Heartbeat._look
+
+        async def looks_late(heartbeat: Heartbeat) -> None:
+            await asyncio.to_thread(self._may_look.wait, 10)
+            await look(heartbeat)
+
+        def lands(lease: Lease, sent: float) -> None:
+            renewed(lease, sent)
+            self._landed.set()
+
+        patch.setattr(Heartbeat, "_look", looks_late)
+        patch.setattr(Lease, "renewed", lands)
+
+    async def hold(self) -> None:
+        self._entered.set()
+        await asyncio.to_thread(self._may_answer.wait, 10)
+
+    async def sent(self) -> None:
+        self._landed.clear()
+        await asyncio.to_thread(self._entered.wait, 10)
+
+    async def answered(self) -> None:
+        self._may_answer.set()
+        await asyncio.to_thread(self._landed.wait, 10)
+        self._may_look.set()
+
+
+async def test_a_lease_judged_over_by_the_end_of_a_body_stays_over_though_a_renewal_was_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run is let go: held again, its claim would be handed back as if it had never begun."""
+    release, driver, ahead, clock = asyncio.Event(), Flaky(), [0.0], boot_clock()
+    renewal = LateRenewal(monkeypatch)
+
+    @job("ends.job")
+    async def ends(ctx: JobContext) -> None:
+        if ctx.claim_no == 1:
+            await release.wait()
+
+    options = replace(QUICK, lease=timedelta(seconds=60), heartbeat=timedelta(seconds=20))
+    bench = Bench([ends], driver=driver, options=options)
+    bench.worker._kit = replace(bench.worker._kit, boot_clock=lambda: clock() + ahead[0])
+    await bench.worker.start()
+    session = bench.worker._session
+    assert session is not None
+    lease = session.registration.lease
+    job_id = await bench.enqueue("ends.job")
+    await bench.until("attempt.started", job_id)
+    ahead[0] = 10
+    session._heartbeat.nudge()
+    while lease.age >= 10:
+        await asyncio.sleep(0)
+    driver.hold["renew"] = renewal.hold
+    ahead[0] = 40
+    session._heartbeat.nudge()
+    await renewal.sent()
+    ahead[0] = 75  # 65 since the renewal before, 35 since this one
+    release.set()
+    await bench.until("lease.lost", job_id)
+    driver.hold.clear()
+    await renewal.answered()
+    await bench.probe.wait("worker.lease_over", worker_id=int(lease.worker_id))
+    await bench.until("attempt.completed", job_id)
+    view = await bench.view(job_id)
+    assert (view.counters.attempt, view.counters.claim_no) == (1, 2)
+    assert [(one.outcome, one.counted) for one in await bench.ledger(job_id)] == [(OutcomeKind.LEASE_LOST, False)]
+    assert not bench.probe.of("claim.reconciled")
+    await bench.worker.stop()

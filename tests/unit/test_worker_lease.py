@@ -53,6 +53,26 @@ def test_a_lease_that_is_over_stays_over_and_has_one_ender() -> None:
     assert (lease.may_claim, lease.is_held) == (False, False)
 
 
+def test_a_lease_that_was_judged_over_is_not_held_again_for_a_renewal_that_was_under_way() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    sent = hands.now + 20
+    hands.now += 30
+    assert not lease.is_held
+    lease.renewed(sent)
+    assert (lease.may_claim, lease.is_held) == (False, False)
+    assert [lease.end(), lease.end()] == [True, False]
+
+
+def test_a_renewal_answered_after_a_lease_that_nobody_has_looked_at_still_extends_it() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    sent = hands.now + 20
+    hands.now += 31
+    lease.renewed(sent)
+    assert lease.is_held
+
+
 def test_the_boot_clock_moves() -> None:
     clock = boot_clock()
     first = clock()
