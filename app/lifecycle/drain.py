@@ -107,7 +107,8 @@ class DrainBudget:
 
     def _tighten(self, limit: asyncio.Timeout) -> None:
         left, when = self.remaining(self.deadline), limit.when()
-        if left is not None and when is not None:
+        # One whose time is over, and whose inside is only about to hear of it, takes no other time.
+        if left is not None and when is not None and not limit.expired():
             limit.reschedule(min(when, asyncio.get_running_loop().time() + left))
 
 

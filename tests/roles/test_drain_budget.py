@@ -94,3 +94,21 @@ async def test_a_time_of_its_own_is_not_stretched_by_a_bind() -> None:
             await asyncio.Event().wait()
     async with budget.within(60):
         pass
+
+
+async def test_a_bind_that_lands_as_a_time_of_its_own_is_over_is_bound_all_the_same() -> None:
+    """As after a freeze, when all that was due meanwhile comes at once: the drain must not fail of it."""
+    time = clock()
+    budget = DrainBudget(monotonic=time.monotonic)
+    notice = DrainNotice(cause="x", started=0, seconds=30)
+
+    async def is_cut() -> None:
+        async with budget.within(0.001):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                budget.bind(notice)
+
+    with pytest.raises(TimeoutError):
+        await is_cut()
+    assert budget.deadline == notice.deadline

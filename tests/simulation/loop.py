@@ -50,6 +50,12 @@ class Machine:
         """Start a task of this machine."""
         self.task = self._loop.create_task(work, name=f"{self.name}.{name}", context=self.context.copy())
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Give what its task ended by, which nobody awaits."""
+        task = self.task
+        return None if task is None or not task.done() or task.cancelled() else task.exception()
+
     def die(self) -> None:
         """Run nothing any more, from the next step on."""
         self.is_dead = True

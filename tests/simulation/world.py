@@ -83,7 +83,7 @@ class SimulatedWorld:
         except Stuck as stuck:
             left = (str(stuck), *self._unfinished())
         finally:
-            noise = tuple(self.loop.noise)
+            noise = (*self.loop.noise, *self._failures())
             self.loop.end()
         return Outcome(
             plan=self.plan,
@@ -151,6 +151,11 @@ class SimulatedWorld:
             if state_of(token) not in TERMINAL
         )
         return (*live, *("still asking" for _ in range(self._asking)))
+
+    def _failures(self) -> tuple[str, ...]:
+        """Say which processes an error has ended on their way: they say nothing any more, and never exit."""
+        machines = (process.machine for process in self._processes)
+        return tuple(f"{one.name} ended by {one.failure!r}" for one in machines if one.failure is not None)
 
     # --- the fleet ----------------------------------------------------------------------------------------------------
 
