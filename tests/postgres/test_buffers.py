@@ -15,6 +15,7 @@ import pytest
 
 from app.drivers.postgres.cancel import _CANCEL
 from app.drivers.postgres.describe import _DESCRIBE
+from app.drivers.postgres.due import _DUE
 from app.drivers.postgres.due_mark import DueMark
 from app.drivers.postgres.promote import PROMOTE
 from tests.postgres.meter import pile_finished, pile_ready, pile_tokens, pile_waiting
@@ -153,6 +154,7 @@ async def test_jobs_that_were_promoted_long_ago_cost_the_next_promote_nothing(pa
         assert await _promote(pages, mark.begin(pages)) <= about(PROMOTE_BEHIND)
         await admin.execute("delete from outlast.waiting")
         assert await _promote(pages, mark.begin(pages)) <= 10
+        assert await pages.of(_DUE, mark.begin(pages)) <= 13
 
 
 async def test_a_promote_costs_its_jobs(pages: Pages) -> None:
