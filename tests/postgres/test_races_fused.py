@@ -14,16 +14,24 @@ from app.domain.outcome import CancelVerdict, Completed, OutcomeKind, SettleAnsw
 from app.domain.state import State
 from tests.postgres.arena import Arena, Seat
 from tests.postgres.meter import asks
+from tests.support.made import QUEUE
 
 pytestmark = pytest.mark.postgres
 
 Answer = tuple[tuple[SettleAnswer, ...], tuple[ClaimedJob, ...]]
 
 
-async def fused(seat: Seat, worker: WorkerId, tokens: Sequence[ClaimToken]) -> Answer:
+async def fused(
+    seat: Seat,
+    worker: WorkerId,
+    tokens: Sequence[ClaimToken],
+    *,
+    is_keyed: bool = True,
+    queues: Sequence[str] = (QUEUE,),
+) -> Answer:
     """Complete claims and take what is ready."""
-    done = [Settlement(token=token, outcome=Completed(result='"fused"')) for token in tokens]
-    return await seat.driver.settle_and_claim(done, asks(worker, 10))
+    done = [Settlement(token, Completed(result='"fused"'), is_keyed) for token in tokens]
+    return await seat.driver.settle_and_claim(done, asks(worker, 10, *queues))
 
 
 async def holds(arena: Arena, worker: WorkerId, answer: Answer, waiting: Sequence[object]) -> None:
@@ -35,13 +43,19 @@ async def holds(arena: Arena, worker: WorkerId, answer: Answer, waiting: Sequenc
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "rollback"])
-async def test_a_fused_call_behind_a_cancel_claims_whatever_becomes_of_its_settle(arena: Arena, commits: bool) -> None:
+@pytest.mark.parametrize("queues", [(QUEUE,), (QUEUE, "other")], ids=["one queue", "several"])
+@pytest.mark.parametrize("is_keyed", [True, False], ids=["keyed", "plain"])
+async def test_a_fused_call_behind_a_cancel_claims_whatever_becomes_of_its_settle(
+    arena: Arena, is_keyed: bool, queues: tuple[str, ...], commits: bool
+) -> None:
+    """In each of its four texts."""
     worker = await arena.register()
-    first, second = (await arena.running(worker, key="k")).token, (await arena.running(worker)).token
+    key = "k" if is_keyed else None
+    first, second = (await arena.running(worker, key=key)).token, (await arena.running(worker)).token
     waiting = [await arena.enqueue() for _ in range(2)]
     async with arena.holding() as canceller:
         assert await canceller.driver.cancel(first.job_id, reason="first") is CancelVerdict.SIGNALLED
-        both = await arena.start(lambda seat: fused(seat, worker, [first, second]))
+        both = await arena.start(lambda seat: fused(seat, worker, [first, second], is_keyed=is_keyed, queues=queues))
         await both.is_blocked_by(canceller)
         free = await arena.fetch("select from outlast.ready for update skip locked")
         await (canceller.commit() if commits else canceller.rollback())
