@@ -48,6 +48,10 @@ _WAITING = f"""
 insert into outlast.waiting(job_id, due_at, queue, rank, name_id)
 select gen_random_uuid(), outlast.clock() - $2::interval + i * interval '1 us', '{QUEUE}', 11, 1
 from generate_series(1, $1) i"""
+# With sequences nobody else has.
+_RUNNING = f"""
+insert into outlast.running(job_id, seq, worker, queue, rank, name_id)
+select gen_random_uuid(), -i, $2, '{QUEUE}', 11, 1 from generate_series(1, $1) i"""
 
 
 class Meter:
@@ -153,6 +157,11 @@ async def pile_tokens(connection: Any, rows: int, *, name_id: int) -> None:
 async def pile_waiting(connection: Any, rows: int, *, ago: timedelta = timedelta(minutes=1)) -> None:
     """Let delayed jobs have fallen due by the hundred thousand; only their tokens."""
     await connection.execute(_WAITING, rows, ago)
+
+
+async def pile_running(connection: Any, rows: int, *, worker: WorkerId) -> None:
+    """Let claims be held by the thousand; only their tokens, numbered from -1 down."""
+    await connection.execute(_RUNNING, rows, worker)
 
 
 async def pile_finished(connection: Any, rows: int) -> None:

@@ -17,15 +17,27 @@ from app.domain.outcome import Completed, Settlement
 from app.drivers.postgres.claim import CLAIM_MANY, CLAIM_ONE, columns_of
 from app.drivers.postgres.connect import connect, dsn_of
 from app.drivers.postgres.low_water import LowWater
-from app.drivers.postgres.settle import SETTLE
+from app.drivers.postgres.settle import SETTLE, SETTLE_DONE, as_sent
 from app.drivers.postgres.settle import columns_of as settle_columns_of
-from app.drivers.postgres.settle_and_claim import SETTLE_AND_CLAIM_MANY, SETTLE_AND_CLAIM_ONE
+from app.drivers.postgres.settle_and_claim import (
+    SETTLE_AND_CLAIM_MANY,
+    SETTLE_AND_CLAIM_ONE,
+    SETTLE_DONE_AND_CLAIM_MANY,
+    SETTLE_DONE_AND_CLAIM_ONE,
+)
 from tests.postgres.meter import Meter, buffers, metered
 from tests.support.made import QUEUE, new_job
 
 ROOM = 50
 ALONE = {"one queue": CLAIM_ONE, "several": CLAIM_MANY}
-FUSED = {"settle and one queue": SETTLE_AND_CLAIM_ONE, "settle and several": SETTLE_AND_CLAIM_MANY}
+# `settle` takes any outcome, `done` only those of jobs without a key that returned.
+SETTLES = {"settle": SETTLE, "done": SETTLE_DONE}
+FUSED = {
+    "settle and one queue": SETTLE_AND_CLAIM_ONE,
+    "settle and several": SETTLE_AND_CLAIM_MANY,
+    "done and one queue": SETTLE_DONE_AND_CLAIM_ONE,
+    "done and several": SETTLE_DONE_AND_CLAIM_MANY,
+}
 CLAIMS = ALONE | FUSED
 
 
@@ -44,7 +56,7 @@ class Pages:
         await self.meter.enqueue(count)
         claimed = await self.meter.claim(self.worker, count)
         assert len(claimed) == count
-        self.held = tuple(Settlement(token=one.token, outcome=Completed()) for one in claimed)
+        self.held = tuple(Settlement(one.token, Completed(), is_keyed=False) for one in claimed)
 
     async def of_claim(self, verb: str, room: int = ROOM, *, water: LowWater | None = None) -> int:
         """Give the pages a claim of a full `room` touches, the second time."""
@@ -60,11 +72,13 @@ class Pages:
         assert rows == 1
         return pages
 
-    async def of_settle(self) -> int:
-        """Give the pages of settling what is held as done."""
-        binds = tuple(settle_columns_of(self.held))
-        await buffers(self.connection, SETTLE, binds)
-        pages, rows = await buffers(self.connection, SETTLE, binds)
+    async def of_settle(self, verb: str) -> int:
+        """Give the pages of settling what is held as done, the second time; none for a claim that stands alone."""
+        if verb in ALONE:
+            return 0
+        sql, binds = SETTLES[verb.partition(" and ")[0]], self._settled(verb)
+        await buffers(self.connection, sql, binds)
+        pages, rows = await buffers(self.connection, sql, binds)
         assert rows == len(self.held)
         return pages
 
@@ -79,8 +93,16 @@ class Pages:
 
     def _binds(self, verb: str, room: int, water: LowWater | None) -> tuple[object, ...]:
         stretches = (water or LowWater(monotonic=float, roll=float)).stretches([QUEUE])
-        settled = tuple(settle_columns_of(self.held)) if verb in FUSED else ()
-        return (*settled, self.worker, [QUEUE], [room], [self.name_id], room, True, *columns_of(stretches))
+        return (*self._settled(verb), self.worker, [QUEUE], [room], [self.name_id], room, True, *columns_of(stretches))
+
+    def _settled(self, verb: str) -> tuple[object, ...]:
+        if verb in ALONE:
+            return ()
+        if verb.startswith("settle"):
+            return tuple(settle_columns_of(self.held))
+        sent = as_sent(self.held)
+        assert sent.is_plain
+        return tuple(sent.columns)
 
 
 @asynccontextmanager
