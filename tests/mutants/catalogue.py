@@ -25,7 +25,7 @@ SETTLE = Target(
         *("tests/conformance/test_sweep.py", "tests/postgres/test_buffers.py"),
     ),
     (
-        Mutant("id is in the batch", "r.job_id = any($1::uuid[])\n    and ("),
+        Mutant("id is in the batch", "any($1::uuid[])\n    and (", "any($1::uuid[]) is not null\n    and ("),
         Mutant("fence: sequence", "    and ($2::bigint[])[width_bucket(r.seq, $2::bigint[])] = r.seq\n"),
         Mutant("fence: job id", "    and ($1::uuid[])[width_bucket(r.seq, $2::bigint[])] = r.job_id\n"),
         Mutant("fence: claim number", "    and ($3::int[])[width_bucket(r.seq, $2::bigint[])] = r.claim_no\n"),
@@ -36,8 +36,45 @@ SETTLE = Target(
         Mutant("lease not passed", " and w.lease_until > outlast.clock()"),
         Mutant("one statement for one worker", "workers.count(workers[0]) < len(workers)", "workers is None"),
         Mutant("a key is looked for", "settlement.is_keyed or "),
+        Mutant("short: other outcomes", " or type(settlement.outcome) is not Completed"),
+        Mutant("short: its own result", "($5::text[])[p], coalesce(($6", "($5::text[])[1], coalesce(($6"),
+        Mutant("short: late", "coalesce(($6::boolean[])[p], false)", "coalesce(($6::boolean[])[1], false)"),
+        Mutant(
+            "in the order of sequences",
+            "sorted(settlements.items(), key=lambda item: item[1].token.fence)",
+            "settlements",
+        ),
         Mutant("a snooze is a start", "\n    where g.target = {_SNOOZE}))),", "))),"),
         Mutant("a start ends one limit only", "e.job_id = g.job_id and e.kind = {NOT_STARTED}", "e.job_id = g.job_id"),
+    ),
+)
+
+LOCK_ORDER = Target(
+    _DRIVER + "lock_order.py",
+    (_RACES + "lock_order.py", "tests/postgres/test_lock_order.py"),
+    (
+        Mutant("lock order", " order by r.job_id for update", " for update"),
+        Mutant("locks", " order by r.job_id for update", " order by r.job_id"),
+        Mutant("locks what it settles", "r where r.job_id = any($1::uuid[]) order", "r order"),
+        Mutant("settles what it locked", "any(array(select job_id from locked))", "any($1::uuid[])"),
+        Mutant("where plans are not ours", "self.usual if db.plans_are_ours else self.locking_first", "self.usual"),
+        Mutant("only there", "self.usual if db.plans_are_ours else ", ""),
+    ),
+)
+
+FUSED = Target(
+    _DRIVER + "settle_and_claim.py",
+    (_RACES + "fused.py", "tests/conformance/test_settle_and_claim.py", "tests/postgres/test_settle_fence.py"),
+    (
+        Mutant("a settle before tokens are locked", 'f"{_SETTLED_FIRST}{MAY_CLAIM}"', "MAY_CLAIM"),
+        Mutant("twice the same claim", "len(fences) < len(settlements) or "),
+        Mutant("nothing to settle", "not settlements or "),
+        Mutant("no room", " or request.room <= 0"),
+        Mutant(
+            "in the order of sequences",
+            "sorted(range(len(settlements)), key=lambda index: settlements[index].token.fence)",
+            "list(range(len(settlements)))",
+        ),
     ),
 )
 
@@ -107,9 +144,9 @@ RELEASE = Target(
     ),
 )
 
-_ALIVE = "lost_at is null and closed_at is null and lease_until > outlast.clock() returning id"
-_RENEWED = f"{_ALIVE})\nselect null::int"
-_ABANDONED = f"{_ALIVE}),\nown as"
+_ALIVE = "lost_at is null and closed_at is null and lease_until > outlast.clock()"
+_RENEWED = f"{_ALIVE}\n  returning drain_asked_by"
+_ABANDONED = f"{_ALIVE} returning id"
 
 HEARTBEAT = Target(
     _DRIVER + "heartbeat.py",
@@ -140,7 +177,13 @@ REAP = Target(
     (
         _ROUTES,
         *("tests/conformance/test_reap.py", "tests/postgres/test_lost_worker.py", _RACES + "reap.py"),
-        *(_RACES + "settle.py", _RACES + "cancel.py", _RACES + "claim.py", _RACES + "beside.py"),
+        *(
+            _RACES + "settle.py",
+            _RACES + "cancel.py",
+            _RACES + "claim.py",
+            _RACES + "beside.py",
+            _RACES + "lock_order.py",
+        ),
         *("tests/postgres/test_maintenance.py", "tests/conformance/test_heartbeat.py"),
     ),
     (
@@ -155,7 +198,7 @@ REAP = Target(
         Mutant("takes from the lost", "w.id = r.worker and w.lost_at is null and", "w.id = r.worker and"),
         Mutant("takes from the closed", "and w.lost_at is null and w.closed_at is null)", "and w.lost_at is null)"),
         Mutant("leaves the living alone", "w.id = r.worker and w.lost_at", "w.lost_at"),
-        Mutant("surrender: own claims", "where worker = $1 and (select", "where (select"),
+        Mutant("surrender: own claims", " o where o.worker = $1", " o"),
         Mutant("surrender: worker before claims", " and (select count(*) from closing) >= 0"),
         Mutant("surrender: lock order", "  order by job_id for update),", "  for update),"),
         Mutant("abandoned is no crash", "when g.abandoned or {_LEFT_IN_ORDER}", "when {_LEFT_IN_ORDER}"),
@@ -209,5 +252,18 @@ ENQUEUE_COLUMNS = Target(
     ),
 )
 
-TARGETS = (LOW_WATER, ENQUEUE, ENQUEUE_COLUMNS, CLAIM, SETTLE, RELEASE, HEARTBEAT, REAP, *BESIDE, *OUTBOX)
+TARGETS = (
+    LOW_WATER,
+    ENQUEUE,
+    ENQUEUE_COLUMNS,
+    CLAIM,
+    SETTLE,
+    LOCK_ORDER,
+    FUSED,
+    RELEASE,
+    HEARTBEAT,
+    REAP,
+    *BESIDE,
+    *OUTBOX,
+)
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

@@ -159,12 +159,15 @@ DUE_MARK = Target(
     ),
 )
 
+_OLD_KEYS = "ended and expires_at <= outlast.clock()\n  order by expires_at limit $1 for update skip locked"
+
 PURGE = Target(
     _DRIVER + "purge.py",
     (
         _ROUTES_BESIDE,
         *("tests/conformance/test_sweep.py", _RACES + "retry.py", _RACES + "beside.py"),
         *("tests/postgres/test_plans_beside.py", "tests/postgres/test_maintenance.py"),
+        "tests/conformance/test_outbox_publish.py",
     ),
     (
         Mutant("state", "f.state = $1 and ", "$1 >= 0 and "),
@@ -177,7 +180,8 @@ PURGE = Target(
         Mutant("passes over a retry", "limit $3 for update skip locked", "limit $3 for update"),
         Mutant("keys: ended", "where ended and expires_at <=", "where expires_at <="),
         Mutant("keys: window over", " and expires_at <= outlast.clock()"),
-        Mutant("keys: passes over an enqueue", "limit $1 for update skip locked", "limit $1 for update"),
+        Mutant("keys: passes over an enqueue", _OLD_KEYS, _OLD_KEYS.removesuffix(" skip locked")),
+        Mutant("sources: a day later", "outlast.clock() - interval '1 day'", "outlast.clock()"),
     ),
 )
 

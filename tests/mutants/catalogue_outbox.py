@@ -66,9 +66,4 @@ OUTBOX = (
             Mutant("careful after a bad value", "is_careful = True", "raise"),
         ),
     ),
-    Target(
-        _DRIVER + "purge.py",
-        ("tests/conformance/test_outbox_publish.py",),
-        (Mutant("sources: a day later", "outlast.clock() - interval '1 day'", "outlast.clock()"),),
-    ),
 )
