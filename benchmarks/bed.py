@@ -56,10 +56,10 @@ class Bed:
         """Give the CPU time of the server's living processes and of those it has reaped."""
         postmaster = self.server.pid
         assert postmaster is not None
-        total = _cpu_of(postmaster, with_children=True)
+        total = cpu_of(postmaster, with_children=True)
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and _parent_of(entry.name) == postmaster:
-                total += _cpu_of(int(entry.name), with_children=False)
+                total += cpu_of(int(entry.name))
         return total
 
 
@@ -109,7 +109,8 @@ def _parent_of(pid: str) -> int | None:
         return None
 
 
-def _cpu_of(pid: int, *, with_children: bool) -> float:
+def cpu_of(pid: int, *, with_children: bool = False) -> float:
+    """Give a process's CPU time in seconds, on demand with that of its ended children; nought when it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +23,8 @@ WHOLE = (["default"], [-32768], [0], [32767])
 # What piles up beside the measured jobs has a later priority, or no worker.
 _SPAN = """
 select extract(epoch from max(finished_at) - min(started_at))::float from outlast.finished f
-where exists (select from outlast.job j where j.id = f.job_id and j.priority = 5)"""
+where finished_at >= $1 and exists (select from outlast.job j where j.id = f.job_id and j.priority = 5)"""
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
 _BUSY = """
 select exists (select from outlast.ready where queue = 'default' and rank < 18)
   or exists (select from outlast.running where rank < 18)"""
@@ -36,27 +38,27 @@ async def fill(url: str, jobs: int, *, padding: int = 0) -> None:
             await driver.enqueue_many(work[start : start + 10_000])
 
 
-async def by_workers(
-    bed: Bed, *, jobs: int, processes: int, concurrency: int, prepare: Any = None
-) -> tuple[float, float]:
+async def by_workers(bed: Bed, *, jobs: int, processes: int, concurrency: int) -> tuple[float, float]:
     """Give jobs a second, and WAL bytes a job, of worker processes that find a backlog."""
     async with bed.fresh("bench_drain") as url, raw_on(url) as raw:
-        if prepare is not None:
-            async with driver_on(url) as driver:
-                await prepare(raw, driver)
-        await fill(url, jobs)
-        await raw.execute("insert into outlast.queue(name, paused_at) values ('default', outlast.clock())")
-        workers = [await _start(url, concurrency) for _ in range(processes)]
-        before = await wal_position(raw)
-        await raw.execute("update outlast.queue set paused_at = null")
-        await raw.execute("select pg_notify('outlast_ready', '')")
-        while await raw.fetchval(_BUSY):
-            await asyncio.sleep(0.05)
-        wal = (await wal_position(raw) - before) / jobs
-        for worker in workers:
-            worker.terminate()
-        await asyncio.gather(*(worker.wait() for worker in workers))
-        return jobs / await raw.fetchval(_SPAN), wal
+        return await drained(url, raw, jobs=jobs, processes=processes, concurrency=concurrency)
+
+
+async def drained(url: str, raw: Any, *, jobs: int, processes: int, concurrency: int) -> tuple[float, float]:
+    """Give the same in a database that may hold other things."""
+    await fill(url, jobs)
+    await raw.execute("insert into outlast.queue(name, paused_at) values ('default', outlast.clock())")
+    workers = [await start_worker(url, concurrency) for _ in range(processes)]
+    before, began = await wal_position(raw), await raw.fetchval("select outlast.clock()")
+    await raw.execute("delete from outlast.queue")
+    await raw.execute("select pg_notify('outlast_ready', '')")
+    while await raw.fetchval(_BUSY):
+        await asyncio.sleep(0.05)
+    wal = (await wal_position(raw) - before) / jobs
+    for worker in workers:
+        worker.terminate()
+    await asyncio.gather(*(worker.communicate() for worker in workers))
+    return jobs / float(await raw.fetchval(_SPAN, began)), wal
 
 
 async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
@@ -72,7 +74,7 @@ async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
                 if len(rows) == 1:
                     break
                 await raw.fetch(SETTLE_DONE, *settled(rows[1:], worker))
-            return jobs / await raw.fetchval(_SPAN)
+            return jobs / float(await raw.fetchval(_SPAN, EVER))
 
 
 def settled(rows: list[Any], worker: WorkerId) -> list[Any]:
@@ -96,9 +98,10 @@ def bench_worker() -> NewWorker:
     )
 
 
-async def _start(url: str, concurrency: int) -> asyncio.subprocess.Process:
+async def start_worker(url: str, concurrency: int, *options: str) -> asyncio.subprocess.Process:
+    """Start a worker process and wait until it works."""
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.work", url, str(concurrency), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "benchmarks.work", url, str(concurrency), *options, stdout=asyncio.subprocess.PIPE
     )
     assert worker.stdout is not None
     await worker.stdout.readline()

@@ -6,6 +6,7 @@ The enqueuer has a driver of its own, as in a process of its own.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,8 @@ from app.drivers.postgres.claim import CLAIM_ONE
 from app.jobs import JobContext, job
 from app.jobs.registry import Registry
 
-from .bed import Bed, driver_on, raw_on
-from .drain import WHOLE, bench_worker
+from .bed import Bed, cpu_of, driver_on, raw_on
+from .drain import WHOLE, bench_worker, start_worker
 from .work import NAME, build_worker, new_jobs
 
 
@@ -47,23 +48,30 @@ async def idle(bed: Bed, *, jobs: int) -> Latency:
 
 
 async def steady(bed: Bed, *, rate: int, seconds: float) -> Latency:
-    """Enqueue at a steady rate into one worker."""
-    async with bed.fresh("bench_steady") as url, driver_on(url) as driver, driver_on(url) as producer:
-        clock = _Clock()
-        worker = build_worker(driver, 50, registry=Registry([clock.job]))
-        await worker.start()
-        try:
-            cpu, server = time.process_time(), bed.cpu_seconds()
-            start = time.perf_counter()
-            for number, new in enumerate(new_jobs(int(rate * seconds))):
-                await asyncio.sleep(max(0.0, start + number / rate - time.perf_counter()))
-                await producer.enqueue(new)
-                clock.enqueued[new.id] = time.perf_counter()
-            await clock.begun(new.id)
-            cpu, server = time.process_time() - cpu, bed.cpu_seconds() - server
-        finally:
-            await worker.stop()
-        return clock.latency(worker_cpu=cpu / seconds, server_cpu=server / seconds)
+    """Enqueue at a steady rate from this process into a worker in another, whose CPU is its own."""
+    async with bed.fresh("bench_steady") as url, driver_on(url) as driver, raw_on(url) as raw:
+        worker = await start_worker(url, 50, "notes")
+        await driver.enqueue_many(new_jobs(100))
+        await _all_done(raw, 100)
+        cpu, server = cpu_of(worker.pid), bed.cpu_seconds()
+        enqueued: dict[str, float] = {}
+        start = time.perf_counter()
+        for number, new in enumerate(new_jobs(int(rate * seconds))):
+            await asyncio.sleep(max(0.0, start + number / rate - time.perf_counter()))
+            await driver.enqueue(new)
+            enqueued[str(new.id)] = time.perf_counter()
+        await _all_done(raw, 100 + len(enqueued))
+        cpu, server = cpu_of(worker.pid) - cpu, bed.cpu_seconds() - server
+        worker.terminate()
+        printed, _ = await worker.communicate()
+        began: dict[str, float] = json.loads(printed)
+        taken = [began[job_id] - at for job_id, at in enqueued.items()]
+        return _latency(taken, worker_cpu=cpu / seconds, server_cpu=server / seconds)
+
+
+async def _all_done(raw: Any, count: int) -> None:
+    while await raw.fetchval("select count(*) from outlast.finished") < count:
+        await asyncio.sleep(0.02)
 
 
 async def by_statements(bed: Bed, *, jobs: int) -> Latency:
@@ -129,9 +137,8 @@ class _Clock:
         if job_id not in self._began:
             await event.wait()
 
-    def latency(self, *, worker_cpu: float = 0.0, server_cpu: float = 0.0) -> Latency:
-        taken = [began - self.enqueued[job_id] for job_id, began in self._began.items()]
-        return _latency(taken, worker_cpu=worker_cpu, server_cpu=server_cpu)
+    def latency(self) -> Latency:
+        return _latency([began - self.enqueued[job_id] for job_id, began in self._began.items()])
 
 
 def _latency(taken: list[float], *, worker_cpu: float = 0.0, server_cpu: float = 0.0) -> Latency:

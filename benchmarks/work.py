@@ -1,12 +1,19 @@
-"""Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY`."""
+"""Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY [notes]`.
+
+With `notes` its jobs note when their bodies begin, by the clock all processes of a machine share, and it prints that
+when it leaves.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
+import string
 import sys
+import time
 from datetime import timedelta
 
 import uvloop
@@ -14,6 +21,7 @@ from uuid_utils.compat import uuid7
 
 from app.domain.job import JobId, NewJob
 from app.drivers.protocol import JobDriver
+from app.jobs import JobContext, job
 from app.jobs.registry import Registry
 from app.lifecycle.heap import settle_heap
 from app.lifecycle.role import Role
@@ -23,14 +31,14 @@ from app.worker.options import WorkerOptions
 from app.worker.worker import Worker
 
 from .bed import driver_on
-from .jobs import noop
+from .jobs import Nothing, noop
 
 NAME = "bench.noop"
 
 
 def new_jobs(count: int, *, padding: int = 0, priority: int = 5) -> list[NewJob]:
     """Make jobs with a payload of about twenty bytes, or `padding` bytes more."""
-    tail = "" if not padding else ', "padding": "' + "x" * padding + '"'
+    tail = "" if not padding else f', "padding": "{_noise(padding)}"'
     return [
         NewJob(
             id=JobId(uuid7()),
@@ -40,6 +48,11 @@ def new_jobs(count: int, *, padding: int = 0, priority: int = 5) -> list[NewJob]
         )
         for number in range(count)
     ]
+
+
+def _noise(length: int) -> str:
+    """Give text that does not compress, the same every time."""
+    return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
 
 
 def build_worker(driver: JobDriver, concurrency: int, *, registry: Registry | None = None) -> Worker:
@@ -55,18 +68,26 @@ def build_worker(driver: JobDriver, concurrency: int, *, registry: Registry | No
     )
 
 
-async def _serve(url: str, concurrency: int) -> None:
+async def _serve(url: str, concurrency: int, *, notes: bool) -> None:
     leave = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
+    began: dict[str, float] = {}
+
+    @job(NAME)
+    async def note(ctx: JobContext, payload: Nothing) -> None:
+        began[str(ctx.id)] = time.perf_counter()
+
     async with driver_on(url) as driver:
-        worker: Role = build_worker(driver, concurrency)
+        worker: Role = build_worker(driver, concurrency, registry=Registry([note]) if notes else None)
         await worker.start()
         settle_heap()
         print("ready", flush=True)
         await leave.wait()
         await worker.stop()
+    if notes:
+        print(json.dumps(began), flush=True)
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(sys.argv[1], int(sys.argv[2])))
+        runner.run(_serve(sys.argv[1], int(sys.argv[2]), notes="notes" in sys.argv[3:]))

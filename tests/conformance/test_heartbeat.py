@@ -88,6 +88,14 @@ async def test_a_claim_that_came_back_as_another_is_revoked(env: DriverEnv) -> N
     assert renewal.revoked == (Revocation(token=old, by=SettleAnswer.REAPED),)
 
 
+async def test_a_claim_of_another_worker_is_none_of_its_own(env: DriverEnv) -> None:
+    worker, other = await env.register(), await env.register()
+    token = (await env.running(worker)).token
+    stolen = with_token(token, worker_id=other)
+    assert (await env.renew(other, (stolen,))).revoked == (Revocation(token=stolen, by=SettleAnswer.REAPED),)
+    assert (await env.renew(worker, (token,))).revoked == ()
+
+
 async def test_the_heartbeat_lives_on_a_thread_and_a_loop_of_its_own(env: DriverEnv) -> None:
     worker = await env.register()
     held = await env.running(worker)
@@ -154,9 +162,12 @@ async def test_claims_that_were_not_abandoned_crash(env: DriverEnv) -> None:
 async def test_abandoning_is_fenced(env: DriverEnv) -> None:
     worker, other = await env.register(), await env.register()
     token = (await env.running(worker)).token
-    stale = (with_token(token, fence=token.fence + 1), with_token(token, worker_id=other))
-    assert await env.abandon(worker, stale) == 0
-    assert await env.abandon(other, (token,)) == 0
+    wrong = (
+        *(with_token(token, fence=token.fence + 1), with_token(token, claim_no=token.claim_no + 1)),
+        with_token(token, job_id=await env.enqueue()),
+    )
+    assert await env.abandon(worker, (*wrong, with_token(token, worker_id=other))) == 0
+    assert await env.abandon(other, (token, with_token(token, worker_id=other))) == 0
     await env.advance(LEASE)
     assert await env.abandon(worker, (token,)) == 0
     await env.vanish()

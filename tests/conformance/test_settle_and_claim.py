@@ -160,6 +160,15 @@ async def test_a_key_is_free_after_it(env: DriverEnv) -> None:
     assert not (await env.enqueue_again(key="k-1")).deduped
 
 
+@pytest.mark.parametrize("room", [0, -1])
+async def test_without_room_it_is_a_settle(env: DriverEnv, room: int) -> None:
+    worker = await env.register()
+    held, waiting = await env.running(worker), await env.enqueue()
+    done = [Settlement(token=held.token, outcome=Completed())]
+    assert await env.driver.settle_and_claim(done, request(worker, room=room)) == ((SettleAnswer.SETTLED,), ())
+    assert (await env.describe(waiting)).state is State.READY
+
+
 async def test_without_settlements_it_is_a_claim(env: DriverEnv) -> None:
     worker, waiting = await env.register(), await env.enqueue()
     answers, claimed = await env.driver.settle_and_claim([], request(worker))

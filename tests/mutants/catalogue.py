@@ -1,42 +1,31 @@
 """What is changed on purpose: a predicate of a statement, or a rule of the low-water mark, one at a time.
 
-A mutant is a name, a piece of text that stands once in its file, and what takes its place. Each file's mutants are
-judged by the tests named with it, the likeliest to notice first.
+Each file's mutants are judged by the tests named with it, the likeliest to notice first. Here are the statements of a
+job's way through a worker and the low-water mark; `catalogue_beside` has the others,
+`catalogue_outbox` those of the outbox.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from tests.mutants.catalogue_beside import BESIDE
+from tests.mutants.catalogue_outbox import OUTBOX
+from tests.mutants.mutant import Case, Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
 _RACES = "tests/postgres/test_races_"
-
-
-class Mutant(NamedTuple):
-    """One change. `old` stands exactly once in the file."""
-
-    name: str
-    old: str
-    new: str = ""
-
-
-class Target(NamedTuple):
-    """A file, what is changed in it, and who should notice."""
-
-    path: str
-    tests: tuple[str, ...]
-    mutants: tuple[Mutant, ...]
-
+_ROUTES = "tests/postgres/test_predicates.py"
 
 SETTLE = Target(
     _DRIVER + "settle.py",
     (
+        _ROUTES,
         *("tests/postgres/test_settle_fence.py", "tests/postgres/test_settle_done.py"),
         *("tests/postgres/test_lost_worker.py", "tests/conformance/test_settle_fence.py"),
         *("tests/postgres/test_plans.py", "tests/conformance/test_settle.py", _RACES + "beside.py"),
+        *("tests/conformance/test_sweep.py", "tests/postgres/test_buffers.py"),
     ),
     (
-        Mutant("id is in the batch", "r.job_id = any($1::uuid[])\n    and ("),
+        Mutant("id is in the batch", "any($1::uuid[])\n    and (", "any($1::uuid[]) is not null\n    and ("),
         Mutant("fence: sequence", "    and ($2::bigint[])[width_bucket(r.seq, $2::bigint[])] = r.seq\n"),
         Mutant("fence: job id", "    and ($1::uuid[])[width_bucket(r.seq, $2::bigint[])] = r.job_id\n"),
         Mutant("fence: claim number", "    and ($3::int[])[width_bucket(r.seq, $2::bigint[])] = r.claim_no\n"),
@@ -47,15 +36,55 @@ SETTLE = Target(
         Mutant("lease not passed", " and w.lease_until > outlast.clock()"),
         Mutant("one statement for one worker", "workers.count(workers[0]) < len(workers)", "workers is None"),
         Mutant("a key is looked for", "settlement.is_keyed or "),
+        Mutant("short: other outcomes", " or type(settlement.outcome) is not Completed"),
+        Mutant("short: its own result", "($5::text[])[p], coalesce(($6", "($5::text[])[1], coalesce(($6"),
+        Mutant("short: late", "coalesce(($6::boolean[])[p], false)", "coalesce(($6::boolean[])[1], false)"),
+        Mutant(
+            "in the order of sequences",
+            "sorted(settlements.items(), key=lambda item: item[1].token.fence)",
+            "settlements",
+        ),
+        Mutant("a snooze is a start", "\n    where g.target = {_SNOOZE}))),", "))),"),
+        Mutant("a start ends one limit only", "e.job_id = g.job_id and e.kind = {NOT_STARTED}", "e.job_id = g.job_id"),
+    ),
+)
+
+LOCK_ORDER = Target(
+    _DRIVER + "lock_order.py",
+    (_RACES + "lock_order.py", "tests/postgres/test_lock_order.py"),
+    (
+        Mutant("lock order", " order by r.job_id for update", " for update"),
+        Mutant("locks", " order by r.job_id for update", " order by r.job_id"),
+        Mutant("locks what it settles", "r where r.job_id = any($1::uuid[]) order", "r order"),
+        Mutant("settles what it locked", "any(array(select job_id from locked))", "any($1::uuid[])"),
+        Mutant("where plans are not ours", "self.usual if db.plans_are_ours else self.locking_first", "self.usual"),
+        Mutant("only there", "self.usual if db.plans_are_ours else ", ""),
+    ),
+)
+
+FUSED = Target(
+    _DRIVER + "settle_and_claim.py",
+    (_RACES + "fused.py", "tests/conformance/test_settle_and_claim.py", "tests/postgres/test_settle_fence.py"),
+    (
+        Mutant("a settle before tokens are locked", 'f"{_SETTLED_FIRST}{MAY_CLAIM}"', "MAY_CLAIM"),
+        Mutant("twice the same claim", "len(fences) < len(settlements) or "),
+        Mutant("nothing to settle", "not settlements or "),
+        Mutant("no room", " or request.room <= 0"),
+        Mutant(
+            "in the order of sequences",
+            "sorted(range(len(settlements)), key=lambda index: settlements[index].token.fence)",
+            "list(range(len(settlements)))",
+        ),
     ),
 )
 
 CLAIM = Target(
     _DRIVER + "claim.py",
     (
+        _ROUTES,
         *("tests/conformance/test_claim.py", "tests/postgres/test_lost_worker.py"),
         *("tests/postgres/test_low_water.py", "tests/postgres/test_plans.py"),
-        *(_RACES + "claim.py", "tests/postgres/test_costs.py"),
+        *(_RACES + "claim.py", "tests/postgres/test_buffers.py"),
     ),
     (
         Mutant("worker not lost", "select lost_at is null and closed_at is null", "select closed_at is null"),
@@ -97,6 +126,7 @@ LOW_WATER = Target(
 RELEASE = Target(
     _DRIVER + "release.py",
     (
+        _ROUTES,
         *("tests/conformance/test_release.py", "tests/postgres/test_lost_worker.py", _RACES + "beside.py"),
         *("tests/postgres/test_plans.py", "tests/conformance/test_reap.py"),
     ),
@@ -111,15 +141,35 @@ RELEASE = Target(
         Mutant("lock order", " order by r.job_id for update", " for update"),
         Mutant("reconcile: own worker", "o.worker = $1 and "),
         Mutant("reconcile: not held", "not (o.seq = any($2::bigint[]))", "cardinality($2::bigint[]) >= 0"),
+        Mutant(
+            "reconcile: claimed before",
+            "o.claimed_at < coalesce($3::timestamptz, 'infinity')",
+            "coalesce($3::timestamptz, 'infinity') is not null",
+        ),
     ),
 )
 
+_ALIVE = "lost_at is null and closed_at is null and lease_until > outlast.clock()"
+_RENEWED = f"{_ALIVE}\n  returning drain_asked_by"
+_ABANDONED = f"{_ALIVE} returning id"
+
 HEARTBEAT = Target(
     _DRIVER + "heartbeat.py",
-    ("tests/conformance/test_heartbeat.py", _RACES + "reap.py", _RACES + "beside.py", "tests/postgres/test_plans.py"),
     (
+        _ROUTES,
+        *("tests/conformance/test_heartbeat.py", "tests/postgres/test_lost_worker.py", _RACES + "reap.py"),
+        *(_RACES + "beside.py", "tests/postgres/test_plans.py"),
+    ),
+    (
+        Mutant("renew: worker not lost", _RENEWED, _RENEWED.replace("lost_at is null and ", "")),
+        Mutant("renew: worker not closed", _RENEWED, _RENEWED.replace("closed_at is null and ", "")),
+        Mutant("renew: lease not passed", _RENEWED, _RENEWED.replace(" and lease_until > outlast.clock()", "")),
         Mutant("revoked: other sequence", "is distinct from t.seq", "is null and t.seq > 0"),
         Mutant("revoked: other worker", " and (r.worker = $1) is true"),
+        Mutant("abandon: worker not lost", _ABANDONED, _ABANDONED.replace("lost_at is null and ", "")),
+        Mutant("abandon: worker not closed", _ABANDONED, _ABANDONED.replace("closed_at is null and ", "")),
+        Mutant("abandon: lease not passed", _ABANDONED, _ABANDONED.replace(" and lease_until > outlast.clock()", "")),
+        Mutant("abandon: job id", "r.job_id = t.id and r.seq = t.seq", "r.seq = t.seq"),
         Mutant("abandon: sequence", "r.seq = t.seq and "),
         Mutant("abandon: claim number", "r.claim_no = t.claim_no and "),
         Mutant("abandon: worker", " and r.worker = me.id"),
@@ -130,8 +180,16 @@ HEARTBEAT = Target(
 REAP = Target(
     _DRIVER + "reap.py",
     (
+        _ROUTES,
         *("tests/conformance/test_reap.py", "tests/postgres/test_lost_worker.py", _RACES + "reap.py"),
-        *(_RACES + "beside.py", "tests/postgres/test_maintenance.py"),
+        *(
+            _RACES + "settle.py",
+            _RACES + "cancel.py",
+            _RACES + "claim.py",
+            _RACES + "beside.py",
+            _RACES + "lock_order.py",
+        ),
+        *("tests/postgres/test_maintenance.py", "tests/conformance/test_heartbeat.py"),
     ),
     (
         Mutant("not judged twice", "lost_at is null and closed_at is null and lease_until <=", "lease_until <="),
@@ -144,155 +202,73 @@ REAP = Target(
         Mutant("passes over a settle", "limit $1 for update of r skip locked", "limit $1 for update of r"),
         Mutant("takes from the lost", "w.id = r.worker and w.lost_at is null and", "w.id = r.worker and"),
         Mutant("takes from the closed", "and w.lost_at is null and w.closed_at is null)", "and w.lost_at is null)"),
+        Mutant("leaves the living alone", "w.id = r.worker and w.lost_at", "w.lost_at"),
+        Mutant("surrender: own claims", " o where o.worker = $1", " o"),
+        Mutant("surrender: worker before claims", " and (select count(*) from closing) >= 0"),
         Mutant("surrender: lock order", "  order by job_id for update),", "  for update),"),
+        Mutant("abandoned is no crash", "when g.abandoned or {_LEFT_IN_ORDER}", "when {_LEFT_IN_ORDER}"),
+        Mutant("closed before it was lost", "w.closed_at is not null and w.lost_at is null", "w.closed_at is not null"),
+        Mutant("dies of crashes only", "outcome = {_CRASHED} and alone and crashes", "alone and crashes"),
+        Mutant("dies alone only", "outcome = {_CRASHED} and alone and crashes", "outcome = {_CRASHED} and crashes"),
+        Mutant("dies of its last crash only", " and crashes + 1 >= max_crashes as is_dead", " as is_dead"),
+        Mutant("last crash counts alone only", "(alone or crashes + 1 < coalesce(max_crashes, 32767))", "true"),
+        Mutant("ready unless dead", "where is_dead is not true order", "where not is_dead order"),
     ),
 )
 
-BESIDE = (
-    Target(
-        _DRIVER + "promote.py",
-        ("tests/conformance/test_sweep.py", _RACES + "cancel.py", _RACES + "beside.py"),
-        (
-            Mutant("due", "where due_at <= outlast.clock() "),
-            Mutant("passes over a cancel", " for update skip locked", " for update"),
-            Mutant("order of due times", " order by due_at, job_id"),
-        ),
+ENQUEUE = Target(
+    _DRIVER + "enqueue_statements.py",
+    (
+        _ROUTES,
+        *("tests/postgres/test_enqueue_statements.py", "tests/postgres/test_low_water.py"),
+        *("tests/conformance/test_enqueue_keys.py", "tests/postgres/test_enqueue_race.py"),
+        "tests/conformance/test_enqueue.py",
     ),
-    Target(
-        _DRIVER + "due.py",
-        ("tests/conformance/test_due.py",),
-        (
-            Mutant("the next one due", " order by w.due_at limit 1", " order by w.due_at desc limit 1"),
-            Mutant("passed limits", " x where {PASSED}", " x"),
-            Mutant("lapsed workers", "outlast.worker where {LAPSED}", "outlast.worker where false"),
-            Mutant("orphaned claims", " r where {ORPHANED}", " r where false"),
-        ),
-    ),
-    Target(
-        _DRIVER + "purge.py",
-        (
-            "tests/conformance/test_sweep.py",
-            _RACES + "retry.py",
-            _RACES + "beside.py",
-            "tests/postgres/test_plans_beside.py",
-        ),
-        (
-            Mutant("state", "f.state = $1 and ", "$1 >= 0 and "),
-            Mutant("age", " and f.finished_at < (select at from cut)"),
-            Mutant("passes over a retry", "limit $3 for update skip locked", "limit $3 for update"),
-            Mutant("keys: window over", " and expires_at <= outlast.clock()"),
-        ),
-    ),
-    Target(
-        _DRIVER + "keys.py",
-        ("tests/conformance/test_enqueue_keys.py", "tests/conformance/test_settle.py", _RACES + "settle.py"),
-        (
-            Mutant("own key", "\n    and k.job_id = any(array(select job_id from ended where key_hash is not null))"),
-            Mutant("window over", " where not stays"),
-            Mutant("window lasts", " where stays"),
-        ),
-    ),
-    Target(
-        _DRIVER + "enqueue_statements.py",
-        (
-            *("tests/postgres/test_enqueue_statements.py", "tests/postgres/test_low_water.py"),
-            *("tests/conformance/test_enqueue_keys.py", "tests/postgres/test_enqueue_race.py"),
-            "tests/conformance/test_enqueue.py",
-        ),
-        (
-            Mutant("id before number", '"(select pg_current_xact_id()) is not null"', '"true"'),
-            Mutant(
-                "live key", "l.hash = n.hash and (not l.ended or l.expires_at > outlast.clock())", "l.hash = n.hash"
-            ),
-            Mutant("taken over only when over", "\n    where l.ended and l.expires_at <= outlast.clock()"),
-            Mutant("key won", "(hash is null or id in (select job_id from k))", "true"),
-            Mutant("source won", "\n    and (source_id is null or id in (select job_id from s))"),
-        ),
-    ),
-    Target(
-        _DRIVER + "enqueue_columns.py",
-        (
-            *("tests/postgres/test_enqueue_statements.py", "tests/conformance/test_enqueue_keys.py"),
-            *("tests/conformance/test_enqueue.py", "tests/conformance/test_sweep.py"),
-        ),
-        (
-            Mutant("short: key", "job.key is not None\n            or "),
-            Mutant("short: source", "            or job.source_id is not None\n"),
-            Mutant("short: delay", "            or job.delay is not None\n"),
-            Mutant("short: time", "            or job.run_at is not None\n"),
-            Mutant("short: deadline", "            or job.deadline is not None\n"),
-            Mutant("short: time in the queue", "            or job.max_queue_time is not None\n"),
-            Mutant("one value for all", "values.count(values[0]) == len(values)", "True"),
-            Mutant("nothing for nulls", "values.count(None) == len(values)", "None in values"),
-        ),
+    (
+        Mutant("id before number", '"(select pg_current_xact_id()) is not null"', '"true"'),
+        Mutant("live key", "l.hash = n.hash and (not l.ended or l.expires_at > outlast.clock())", "l.hash = n.hash"),
+        Mutant("taken over only when ended", "\n    where l.ended and l.expires_at", "\n    where l.expires_at"),
+        Mutant("taken over only past its window", " and l.expires_at <= outlast.clock()\n  returning", "\n  returning"),
+        Mutant("key won", "(hash is null or id in (select job_id from k))", "true"),
+        Mutant("source won", "\n    and (source_id is null or id in (select job_id from s))"),
+        Mutant("what is known is not stored", " where ord not in (select ord from known)"),
+        Mutant("keys in the order of hashes", "where hash is not null order by hash", "where hash is not null"),
+        Mutant("sources in order", "where source_id is not null order by source_id", "where source_id is not null"),
+        Mutant("sources remembered in order", "order by u.source_id on conflict", "on conflict"),
+        Mutant("window of its own key", "l.hash = j.key_hash and l.job_id = u.id", "l.hash = j.key_hash"),
     ),
 )
 
-OUTBOX_TESTS = (
-    "tests/conformance/test_outbox_claim.py",
-    "tests/conformance/test_outbox_publish.py",
-    _RACES + "outbox.py",
-    "tests/postgres/test_outbox.py",
-    "tests/postgres/test_outbox_cuts.py",
-)
-
-OUTBOX = (
-    Target(
-        _DRIVER + "outbox_claim.py",
-        OUTBOX_TESTS,
-        (
-            Mutant(
-                "end: claimant", "state = 1 and claimed_by = $2", "state = 1 and claimed_by is not null or $2 is null"
-            ),
-            Mutant("release: claimant", "where state = 1 and claimed_by = $1", "where state = 1 or claimed_by = $1"),
-            Mutant("recover: lease passed", " and lease_until <= outlast.clock()"),
-            Mutant(
-                "recover: passes over what is ended", "limit 10000 for update skip locked", "limit 10000 for update"
-            ),
-            Mutant("claim: counted", "claims = o.claims + 1", "claims = o.claims"),
-            Mutant("looks after a release forget", "    if count:\n        looks.forget()\n"),
-        ),
+ENQUEUE_COLUMNS = Target(
+    _DRIVER + "enqueue_columns.py",
+    (
+        *("tests/postgres/test_enqueue_statements.py", "tests/conformance/test_enqueue_keys.py"),
+        *("tests/conformance/test_enqueue.py", "tests/conformance/test_sweep.py"),
     ),
-    Target(
-        _DRIVER + "outbox_rows.py",
-        OUTBOX_TESTS,
-        (
-            Mutant("look: state", "where state = 0 and staged_at >= $1", "where staged_at >= $1"),
-            Mutant("look: since", "state = 0 and staged_at >= $1", "state = 0 and $1::timestamptz is not null"),
-            Mutant("look: longest staged first", "order by staged_at limit $2", "order by staged_at desc limit $2"),
-            Mutant("look: passes over others", "limit $2 for update skip locked", "limit $2 for update"),
-            Mutant("look: locks", "limit $2 for update skip locked", "limit $2"),
-            Mutant("look: bytes", " where before < {MAX_BYTES}"),
-            Mutant("stale: claimed", "claims > 0 and staged_at <", "staged_at <"),
-            Mutant("stale: age", "claims > 0 and staged_at < outlast.clock() - interval '90 days'", "claims > 0"),
-            Mutant(
-                "quarantine: claimant", " and o.claimed_by is not distinct from $4", " and ($4::uuid is null or true)"
-            ),
-        ),
-    ),
-    Target(
-        _DRIVER + "outbox_publish.py",
-        OUTBOX_TESTS,
-        (
-            Mutant(
-                "followers: same payload",
-                "answer is not None and fingerprint == row.job.fingerprint",
-                "answer is not None",
-            ),
-            Mutant("followers: remembered", "            await self._remember(led)\n"),
-            Mutant(
-                "refused rows stay",
-                "if not isinstance(verdict, OutlastError):\n                    answers",
-                "if True:\n                    answers",
-            ),
-            Mutant("careful after a bad value", "is_careful = True", "raise"),
-        ),
-    ),
-    Target(
-        _DRIVER + "purge.py",
-        ("tests/conformance/test_outbox_publish.py",),
-        (Mutant("sources: a day later", "outlast.clock() - interval '1 day'", "outlast.clock()"),),
+    (
+        Mutant("short: key", "job.key is not None\n            or "),
+        Mutant("short: source", "            or job.source_id is not None\n"),
+        Mutant("short: delay", "            or job.delay is not None\n"),
+        Mutant("short: time", "            or job.run_at is not None\n"),
+        Mutant("short: deadline", "            or job.deadline is not None\n"),
+        Mutant("short: time in the queue", "            or job.max_queue_time is not None\n"),
+        Mutant("one value for all", "values.count(values[0]) == len(values)", "True"),
+        Mutant("nothing for nulls", "values.count(None) == len(values)", "None in values"),
     ),
 )
 
-TARGETS = (LOW_WATER, CLAIM, SETTLE, RELEASE, HEARTBEAT, REAP, *BESIDE, *OUTBOX)
+TARGETS = (
+    LOW_WATER,
+    ENQUEUE,
+    ENQUEUE_COLUMNS,
+    CLAIM,
+    SETTLE,
+    LOCK_ORDER,
+    FUSED,
+    RELEASE,
+    HEARTBEAT,
+    REAP,
+    *BESIDE,
+    *OUTBOX,
+)
+CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

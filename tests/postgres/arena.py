@@ -22,7 +22,7 @@ from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.heartbeat import PostgresHeartbeat
 from app.drivers.postgres.ringer import Ringer
 from app.drivers.protocol import Wake
-from tests.support.drivers import DriverEnv, PostgresEnv
+from tests.support.drivers import LEASE, DriverEnv, PostgresEnv
 
 T = TypeVar("T")
 
@@ -90,6 +90,12 @@ class Seat(DriverEnv):
         heartbeat = PostgresHeartbeat(Database(self._env.engine))
         heartbeat._connection = self.connection
         return await heartbeat.renew(worker, held)
+
+    async def abandon(self, worker: WorkerId, tokens: Sequence[ClaimToken], lease: timedelta = LEASE) -> int:
+        """Mark claims as abandoned, on this seat's connection."""
+        heartbeat = PostgresHeartbeat(Database(self._env.engine))
+        heartbeat._connection = self.connection
+        return await heartbeat.abandon(worker, tokens, lease)
 
     async def advance(self, by: timedelta) -> None:
         await self._env.advance(by)
@@ -189,6 +195,11 @@ class Arena(PostgresEnv):
         if self._watcher is None:
             self._watcher = await self._connect(self._watch_url)
         return list(await self._watcher.fetch(sql, *args))
+
+    async def execute_all(self, sql: str) -> None:
+        """Run statements of the test's own that give nothing."""
+        await self.fetch("select 1")
+        await self._watcher.execute(sql)
 
     async def end(self) -> None:
         """Stop what still runs and give the connections back."""

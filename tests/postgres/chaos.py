@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import asyncpg
 
-from app.domain.errors import JobDuplicate, JobStateConflict
+from app.domain.errors import DriverUnavailable, JobDuplicate, JobNotFound, JobStateConflict
 from app.domain.job import ClaimedJob, JobId, WorkerId
 from app.domain.outcome import (
     Completed,
@@ -28,6 +28,7 @@ from app.domain.outcome import (
     Suspended,
 )
 from app.domain.state import DeadReason, State
+from app.drivers.postgres.sqlstate import Contended
 from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
 from tests.postgres.arena import Arena, Seat
 from tests.support.drivers import ERROR, NAME, QUEUE, new_worker
@@ -42,11 +43,12 @@ CUT = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,
+    DriverUnavailable,  # as the heartbeat's verbs have it
 )
 _ACTORS = """
 select pid from pg_stat_activity
 where datname = current_database() and application_name = 'arena' and pid <> pg_backend_pid()"""
-DEADLOCKS = (asyncpg.exceptions.DeadlockDetectedError, asyncpg.exceptions.SerializationError)
+DEADLOCKS = (asyncpg.exceptions.DeadlockDetectedError, asyncpg.exceptions.SerializationError, Contended)
 
 
 class Books:
@@ -58,16 +60,18 @@ class Books:
         self.completed: Counter[JobId] = Counter()
         self.calls: Counter[str] = Counter()
         self.deadlocks = 0
+        self.jobs: list[JobId] = []
 
 
 class Actor:
     """One connection that does random things; a new one when it is cut."""
 
-    def __init__(self, arena: Arena, books: Books, jobs: list[JobId], seed: int) -> None:
+    def __init__(self, arena: Arena, books: Books, jobs: list[JobId], *, seed: int, room: int) -> None:
         self.arena = arena
         self.books = books
         self.jobs = jobs
         self.random = random.Random(seed)
+        self.room = room
         self.seat: Seat | None = None
         self._came_along: Sequence[ClaimedJob] = ()
 
@@ -75,12 +79,14 @@ class Actor:
         """Run a verb, sometimes in a transaction that is rolled back; None when it is unknown what became of it."""
         try:
             seat = await self._sit()
+            self.books.calls["made"] += 1
             if self.random.random() < 0.1:
+                self.books.calls["rolled back"] += 1
                 await self._in_vain(seat, verb)
             else:
                 return await verb(seat)
-        except (JobDuplicate, JobStateConflict):
-            self.books.calls["nothing"] += 1
+        except (JobDuplicate, JobStateConflict, JobNotFound):
+            self.books.calls["refused"] += 1
         except DEADLOCKS:
             self.books.deadlocks += 1
         except CUT:
@@ -125,22 +131,27 @@ class Actor:
 
     async def maintain(self, stop: asyncio.Event) -> None:
         """Do what any worker does beside its jobs."""
-        long_ago = PurgeQuery(state=State.DONE, older_than=timedelta(hours=1))
+        ended = PurgeQuery(state=State.DONE, older_than=timedelta(seconds=1), batch=100)
         chores: list[Callable[[Seat], Awaitable[object]]] = [
             lambda seat: seat.driver.reap(self.random.choice((3, 1000))),
             lambda seat: seat.driver.promote(self.random.choice((3, 1000))),
             lambda seat: seat.driver.expire(self.random.choice((3, 1000))),
-            lambda seat: seat.driver.purge(long_ago),
+            lambda seat: seat.driver.purge(ended),
         ]
         while not stop.is_set():
             await self.call(self.random.choice(chores))
 
     async def _leave(self, worker: WorkerId) -> None:
-        match self.random.choice(("surrender", "close", "vanish")):
+        match self.random.choice(("surrender", "close", "abandon", "vanish")):
             case "surrender":
                 await self.call(lambda seat: seat.driver.surrender(worker))
             case "close":
                 await self.call(lambda seat: seat.driver.close_worker(worker))
+
+            case "abandon":
+                held = [job.token for job in self._came_along]
+                await self.call(lambda seat: seat.abandon(worker, held, timedelta(milliseconds=1)))
+        self._came_along = ()
 
     async def _cancel(self, job_id: JobId) -> None:
         await self.call(lambda seat: seat.driver.cancel(job_id, reason="stress"))
@@ -151,10 +162,13 @@ class Actor:
     async def _claim_and_settle(self, worker: WorkerId) -> None:
         claimed, self._came_along = self._came_along, ()
         if not claimed:
-            claimed = await self.call(lambda seat: seat.driver.claim(request(worker, self.random.randint(1, 8)))) or ()
+            room = self.random.randint(1, self.room)
+            claimed = await self.call(lambda seat: seat.driver.claim(request(worker, room))) or ()
             self._note(claimed)
         if self.random.random() < 0.1:
             await self.call(lambda seat: seat.driver.reconcile(worker, []))
+        if self.random.random() < 0.1:
+            await self.call(lambda seat: seat.renew(worker, [job.token for job in claimed]))
         kept = [job for job in claimed if self.random.random() < 0.95]
         if kept and self.random.random() < 0.1:
             await self.call(lambda seat: seat.driver.isolate(kept[0].token))
@@ -181,7 +195,7 @@ class Actor:
         return await self.call(lambda seat: seat.driver.settle(batch)) or ()
 
     async def _settle_and_claim(self, batch: list[Settlement], worker: WorkerId) -> tuple[SettleAnswer, ...]:
-        asked = request(worker, self.random.randint(1, 8))
+        asked = request(worker, self.random.randint(1, self.room))
         answers, claimed = await self.call(lambda seat: seat.driver.settle_and_claim(batch, asked)) or ((), ())
         self._note(claimed)
         self._came_along = claimed or self._came_along

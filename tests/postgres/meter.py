@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import event
@@ -21,7 +22,7 @@ from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.protocol import ClaimRequest, QueueShare
 from tests.support.made import NAME, QUEUE, new_job, new_worker
 
-_PAYLOAD = '{"order": 123456789}'
+PAYLOAD = '{"order": 123456789}'
 
 # Tokens and their envelopes, as fresh jobs of one priority have them; a priority is a rank of its own.
 _READY = f"""
@@ -33,9 +34,24 @@ j as (
   select id, seq, $2, '{QUEUE}', $3, 'default', '{{}}', 3, 3 from n)
 insert into outlast.ready(queue, rank, seq, job_id, name_id, moved) select '{QUEUE}', $3 * 2 + 1, seq, id, $2, false
 from n"""
+# Only the tokens of them: by the million, and never claimed.
+_TOKENS = f"""
+with b as (select setval('outlast.token_seq', nextval('outlast.token_seq') + $1::bigint) - $1::bigint as seq)
+insert into outlast.ready(queue, rank, seq, job_id, name_id, since, moved)
+select '{QUEUE}', 11, b.seq + i, '00000000-0000-7000-8000-000000000000', $2, null, false
+from b cross join generate_series(1, $1) i"""
+# Ids in the order of their jobs' ends, as version 7 has them, about.
 _FINISHED = """
 insert into outlast.finished(job_id, state, attempt, claim_no, crashes, interrupts)
-select gen_random_uuid(), 0, 1, 1, 0, 0 from generate_series(1, $1)"""
+select lpad(to_hex(i), 32, '0')::uuid, 0, 1, 1, 0, 0 from generate_series(1, $1) i"""
+_WAITING = f"""
+insert into outlast.waiting(job_id, due_at, queue, rank, name_id)
+select gen_random_uuid(), outlast.clock() - $2::interval + i * interval '1 us', '{QUEUE}', 11, 1
+from generate_series(1, $1) i"""
+# With sequences nobody else has.
+_RUNNING = f"""
+insert into outlast.running(job_id, seq, worker, queue, rank, name_id)
+select gen_random_uuid(), -i, $2, '{QUEUE}', 11, 1 from generate_series(1, $1) i"""
 
 
 class Meter:
@@ -67,11 +83,11 @@ class Meter:
 
     async def register(self) -> WorkerId:
         """Register a worker."""
-        return await self.driver.register_worker(new_worker())
+        return await self.driver.register_worker(new_worker(lease_ms=600_000))
 
-    async def enqueue(self, count: int) -> None:
-        """Enqueue jobs with a payload of 20 bytes, in one batch."""
-        await self.driver.enqueue_many([new_job(payload=_PAYLOAD) for _ in range(count)])
+    async def enqueue(self, count: int, payload: str = PAYLOAD) -> None:
+        """Enqueue jobs with a payload of 20 bytes, or another, in one batch."""
+        await self.driver.enqueue_many([new_job(payload=payload) for _ in range(count)])
 
     async def claim(self, worker: WorkerId, room: int) -> tuple[ClaimedJob, ...]:
         """Claim what there is, at most `room`."""
@@ -80,6 +96,13 @@ class Meter:
     async def finish(self, claimed: tuple[ClaimedJob, ...]) -> None:
         """Settle claims as done, as a worker does."""
         await self.driver.settle([Settlement(one.token, Completed(), one.key is not None) for one in claimed])
+
+    async def finish_and_claim(
+        self, claimed: tuple[ClaimedJob, ...], worker: WorkerId, room: int
+    ) -> tuple[ClaimedJob, ...]:
+        """Settle claims as done and claim in the same statement."""
+        done = [Settlement(token=one.token, outcome=Completed()) for one in claimed]
+        return (await self.driver.settle_and_claim(done, asks(worker, room)))[1]
 
     async def quiet(self) -> None:
         """Let wake-ups under way be sent."""
@@ -126,6 +149,21 @@ async def pile_ready(connection: Any, rows: int, *, name_id: int, priority: int 
     await connection.execute(_READY, rows, name_id, priority)
 
 
+async def pile_tokens(connection: Any, rows: int, *, name_id: int) -> None:
+    """Let a backlog be there by the million, behind what is ready: tokens of the usual priority without envelopes."""
+    await connection.execute(_TOKENS, rows, name_id)
+
+
+async def pile_waiting(connection: Any, rows: int, *, ago: timedelta = timedelta(minutes=1)) -> None:
+    """Let delayed jobs have fallen due by the hundred thousand; only their tokens."""
+    await connection.execute(_WAITING, rows, ago)
+
+
+async def pile_running(connection: Any, rows: int, *, worker: WorkerId) -> None:
+    """Let claims be held by the thousand; only their tokens, numbered from -1 down."""
+    await connection.execute(_RUNNING, rows, worker)
+
+
 async def pile_finished(connection: Any, rows: int) -> None:
     """Let jobs be done by the hundred thousand; only their tokens, as nothing hot reads more of them."""
     await connection.execute(_FINISHED, rows)
@@ -140,4 +178,15 @@ async def buffers(connection: Any, sql: str, binds: tuple[object, ...]) -> tuple
     finally:
         await transaction.rollback()
     top = json.loads(found)[0]["Plan"]
-    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"]), int(top["Actual Rows"])
+    nodes = list(_nodes(top))
+    # Parts that write and are read by nobody run after the rest, and are not in the whole's account.
+    read = {node["CTE Name"] for node in nodes if "CTE Name" in node}
+    apart = [n for n in nodes if n.get("Subplan Name", "").startswith("CTE ") and n["Subplan Name"][4:] not in read]
+    pages = sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in (top, *apart))
+    return int(pages), int(top["Actual Rows"])
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", []):
+        yield from _nodes(child)

@@ -8,7 +8,7 @@ from app.domain.outcome import Completed, SettleAnswer, Settlement
 from app.drivers.postgres.lock_order import in_both_forms
 from app.drivers.postgres.settle import SETTLE, SETTLE_DONE_IN_ORDER, SETTLE_IN_ORDER
 from app.drivers.postgres.settle_and_claim import IN_ORDER
-from tests.postgres.arena import Arena
+from tests.postgres.arena import Arena, Seat
 from tests.support.drivers import with_token
 
 pytestmark = pytest.mark.postgres
@@ -35,6 +35,19 @@ async def test_the_form_that_locks_first_settles_by_the_whole_token_and_by_nothi
         assert set(await seat.driver.settle(both)) == {SettleAnswer.SETTLED}
         await seat.commit()
     assert [await arena.bucket(token.job_id) for token in (one, two)] == ["finished", "finished"]
+
+
+async def test_the_form_that_locks_first_waits_for_no_other_claim(arena: Arena) -> None:
+    worker = await arena.register()
+    token, other = (await arena.running(worker)).token, (await arena.running(worker)).token
+
+    async def settle(seat: Seat) -> SettleAnswer:
+        arena.trust_plans(seat, is_ours=False)
+        return await seat.settle(token, Completed())
+
+    async with arena.holding() as gate:
+        await gate.connection.execute("select from outlast.running where job_id = $1 for update", other.job_id)
+        assert await arena.at_once(settle) is SettleAnswer.SETTLED
 
 
 def test_only_the_form_for_a_plan_of_the_servers_own_pays_for_a_lock() -> None:

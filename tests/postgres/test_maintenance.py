@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
+from typing import cast
+from uuid import UUID
 
 import pytest
 
+from app.domain.job import JobId
 from app.domain.outcome import Interrupted
 from app.domain.state import State
+from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.postgres.due_mark import MARGIN
 from app.drivers.protocol import PurgeQuery
-from tests.postgres.arena import Arena
+from tests.postgres.arena import Arena, Seat
 
 pytestmark = pytest.mark.postgres
 
@@ -71,9 +77,15 @@ async def test_a_job_whose_id_is_from_a_clock_ahead_is_purged_later_than_others(
     assert await arena.driver.purge(query) == 1
 
 
+_ANOTHER_LEDGER = """
+insert into outlast.attempt(job_id, number, outcome, cause, counted)
+select '00000000-0000-0000-0000-000000000000', i, 'retried', 'error', true from generate_series(1, 150) i"""
+
+
 @pytest.mark.parametrize("by", ["reap", "cancel", "surrender"])
 async def test_a_long_ledger_keeps_its_first_and_its_last_rows(arena: Arena, by: str) -> None:
     worker = await arena.register()
+    await arena.fetch(_ANOTHER_LEDGER)
     job_id = await arena.enqueue(max_crashes=1000)
     for _ in range(104):
         token = (await arena.claim_one(worker)).token
@@ -88,6 +100,7 @@ async def test_a_long_ledger_keeps_its_first_and_its_last_rows(arena: Arena, by:
         case _:
             assert len(await arena.driver.surrender(worker)) == 1
     assert [row.number for row in await arena.ledger(job_id)] == [*range(1, 21), *range(26, 106)]
+    assert len(await arena.ledger(JobId(UUID(int=0)))) == 150, "another job's is none of its business"
 
 
 async def test_a_reap_waits_one_lease_after_the_servers_start(arena: Arena) -> None:
@@ -100,3 +113,45 @@ async def test_a_reap_waits_one_lease_after_the_servers_start(arena: Arena) -> N
     assert await arena.bucket(token.job_id) == "running"
     await arena.set_clock(started + timedelta(seconds=31))
     assert len(await arena.driver.reap()) == 1
+
+
+# --- the due mark
+
+
+async def _late(arena: Arena, slow: Seat, by: timedelta) -> JobId:
+    """Let a job be delayed that is seen `by` after its time, when the process has promoted on."""
+    late = await slow.enqueue(delay=timedelta(seconds=1))
+    await arena.enqueue(delay=timedelta(seconds=2))
+    await arena.advance(timedelta(seconds=1) + by)
+    assert await arena.driver.promote() == 1
+    await slow.commit()
+    return late
+
+
+async def test_a_job_that_is_seen_within_a_margin_after_its_time_is_promoted_at_the_next_look(
+    lone_arena: Arena,
+) -> None:
+    async with lone_arena.holding() as slow:
+        late = await _late(lone_arena, slow, MARGIN)
+    assert await lone_arena.driver.promote() == 1
+    assert await lone_arena.bucket(late) == "ready"
+
+
+async def test_a_job_that_is_seen_later_than_that_is_promoted_within_half_a_minute(lone_arena: Arena) -> None:
+    async with lone_arena.holding() as slow:
+        late = await _late(lone_arena, slow, MARGIN + timedelta(seconds=1))
+    assert await lone_arena.driver.promote() == 0
+    mark = cast("PostgresDriver", lone_arena.driver)._db.due_mark
+    mark.monotonic = lambda: time.monotonic() + 30
+    assert await lone_arena.driver.promote() == 1
+    assert await lone_arena.bucket(late) == "ready"
+
+
+async def test_a_backlog_of_due_jobs_is_promoted_batch_by_batch_to_its_end(lone_arena: Arena) -> None:
+    """Times that lie further apart than the margin, and many of one time across the end of a batch."""
+    delays = [timedelta(seconds=seconds) for seconds in (1, 1, 1, 60, 60, 60, 60, 3600)]
+    ids = [await lone_arena.enqueue(delay=delay) for delay in delays]
+    await lone_arena.advance(timedelta(hours=2))
+    assert [await lone_arena.driver.promote(batch=2) for _ in range(5)] == [2, 2, 2, 2, 0]
+    claimed = await lone_arena.claim(await lone_arena.register())
+    assert [one.token.job_id for one in claimed] == ids

@@ -26,6 +26,10 @@ pytestmark = pytest.mark.postgres
 ROOT = Path(__file__).parents[2]
 
 GROWN = ("ready", "waiting", "running")
+EARLY = (
+    *("autovacuum_vacuum_scale_factor=0.02", "autovacuum_vacuum_threshold=2000"),
+    *("autovacuum_analyze_scale_factor=0.05", "autovacuum_vacuum_insert_scale_factor=0.05"),
+)
 
 _OBJECTS = """
 select relname from pg_class where relnamespace = to_regnamespace($1) and relkind in ('r', 'S', 'v')
@@ -192,6 +196,16 @@ async def test_token_tables_are_empty_clean_and_large_enough_to_be_planned_for(d
                 await connection.fetchval(f"select reltuples from pg_class where oid = 'outlast.{table}'::regclass")
                 == 0
             )
+
+
+async def test_tables_of_rows_that_come_and_go_are_vacuumed_early_and_keep_their_pages(database_url: str) -> None:
+    async with connected(database_url) as connection:
+        rows = await connection.fetch(
+            "select relname, reloptions from pg_class where relnamespace = 'outlast'::regnamespace and relkind = 'r'"
+        )
+    early = {row["relname"] for row in rows if {"vacuum_truncate=off", *EARLY} <= set(row["reloptions"] or ())}
+    assert early == {"ready", "waiting", "running", "live_key", "outbox"}
+    assert {row["relname"]: row["reloptions"] for row in rows}["worker"] == ["fillfactor=50"]
 
 
 async def test_growing_again_changes_nothing_and_harms_no_job(database_url: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.drivers.postgres import describe, expire, listing, purge, reap, retry
+from app.drivers.postgres import describe, due, expire, listing, purge, reap, retry
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -36,7 +36,7 @@ async def test_no_statement_reads_a_growing_table_from_end_to_end(session: Any, 
     assert _scanned(await plan(session, BESIDE[verb])) == set()
 
 
-@pytest.mark.parametrize("sql", [reap._SWEEP, reap._SURRENDER], ids=["reap", "surrender"])
+@pytest.mark.parametrize("sql", [reap._SWEEP, reap._SURRENDER, due._DUE], ids=["reap", "surrender", "due"])
 async def test_a_sweep_reads_running_jobs_and_no_other_growing_table(session: Any, sql: str) -> None:
     assert _scanned(await plan(session, sql)) <= SWEEP
 

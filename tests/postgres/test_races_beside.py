@@ -75,6 +75,36 @@ async def test_a_settle_and_a_surrender_lock_claims_in_the_order_of_their_ids(ar
     assert await surrendering.result() == ()
 
 
+async def test_a_settle_and_an_abandon_lock_claims_in_the_order_of_their_ids(arena: Arena) -> None:
+    """The abandon is given them the other way round, and so do they lie in the table."""
+    worker = await arena.register()
+    first, second = await arena.enqueue(priority=9), await arena.enqueue(priority=0)
+    tokens = [job.token for job in (await arena.claim_one(worker), await arena.claim_one(worker))]
+    assert [token.job_id for token in tokens] == [second, first]
+    async with arena.holding() as settler:
+        await settler.close_attempt(tokens[1], Completed())
+        abandoning = await arena.start(lambda seat: seat.abandon(worker, tokens))
+        await abandoning.is_blocked_by(settler)
+        free = await arena.fetch("select job_id from outlast.running for update skip locked")
+        await settler.commit()
+    assert [row[0] for row in free] == [second]
+    assert await abandoning.result() == 1
+    assert (await arena.describe(first)).state is State.DONE
+
+
+async def test_a_surrender_waits_for_its_workers_row_before_it_locks_a_claim(arena: Arena) -> None:
+    worker = await arena.register()
+    tokens = [(await arena.running(worker)).token for _ in range(2)]
+    async with arena.holding() as heart:
+        assert (await heart.renew(worker, tokens)).is_held
+        surrendering = await arena.start(lambda seat: seat.driver.surrender(worker))
+        await surrendering.is_blocked_by(heart)
+        free = await arena.fetch("select job_id from outlast.running for update skip locked")
+        await heart.commit()
+    assert len(free) == 2
+    assert len(await surrendering.result()) == 2
+
+
 async def test_a_renewal_behind_a_surrender_is_refused(arena: Arena) -> None:
     worker = await arena.register()
     async with arena.holding() as loser:

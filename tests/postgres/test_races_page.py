@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "concepts" / "concurrency.md"
 VERBS = ("claim", "settle", "cancel", "reap", "renew", "retry", "promote", "purge")
 
 _TIMES = " \N{MULTIPLICATION SIGN} "
-_TEST = re.compile(r"`(test_races_\w+\.py)::(test_\w+)`")
+_TEST = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 
 
 def cells() -> dict[str, list[str]]:
@@ -24,10 +24,10 @@ def cells() -> dict[str, list[str]]:
     return named
 
 
-def races() -> set[str]:
+def races(files: str = "test_races_*.py") -> set[str]:
     """Give the tests there are."""
     found = set()
-    for path in Path(__file__).parent.glob("test_races_*.py"):
+    for path in Path(__file__).parent.glob(files):
         if path != Path(__file__):
             tree = ast.parse(path.read_text())
             names = (node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef))
@@ -42,11 +42,11 @@ def test_every_pair_of_the_eight_has_a_cell() -> None:
 
 
 def test_every_cell_names_a_test_that_exists() -> None:
-    existing = races()
+    existing = races("test_*.py")
     for pair, named in cells().items():
         assert named, f"{pair} names no test"
         assert set(named) <= existing, f"{pair} names tests that are not there: {set(named) - existing}"
 
 
 def test_every_race_stands_on_the_page() -> None:
-    assert races() == {name for named in cells().values() for name in named}
+    assert races() <= {name for named in cells().values() for name in named}

@@ -22,15 +22,13 @@ _LOOKS = 100
 
 _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
 
-# The running row is locked first, the keys last: the lock order of every verb.
+# The running row is taken first, the keys last: the lock order of every verb.
 _CANCEL = f"""
 with e as materialized (
   select j.id, j.seq, j.queue, j.priority, j.key_hash from outlast.job j
   where j.id = $1 and ($2::text is null or j.tenant = $2)),
-locked as materialized (select r.job_id from outlast.running r where r.job_id = (select id from e) for update),
 run as (
-  delete from outlast.running where job_id = any(array(select job_id from locked))
-  returning {_COUNTERS}, seq, worker, claimed_at),
+  delete from outlast.running where job_id = (select id from e) returning {_COUNTERS}, seq, worker, claimed_at),
 rdy as (
   delete from outlast.ready where ctid = any(array(select x.ctid from e cross join lateral ({READY_CTID}) x))
   returning {_COUNTERS}),

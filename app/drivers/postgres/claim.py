@@ -22,7 +22,8 @@ from .rows import claimed_job
 # How often a claim over several queues looks again when somebody else took what it had planned to take.
 _LOOKS = 4
 
-_MAY_CLAIM = """
+# What a claim waits for before it looks; statements that do more put in front of it what has to be over by then.
+MAY_CLAIM = """
 (select lost_at is null and closed_at is null and lease_until > outlast.clock() from outlast.worker where id = $1)"""
 # The envelope is asked only by a worker that has no use for jobs that must run alone.
 _MAY_SHARE = """
@@ -41,7 +42,7 @@ r.queue = g.queue and (r.rank, r.seq) > (g.rank, g.seq) and r.rank < g.ends
 # One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.
 _ONE_QUEUE = f"""
 s as materialized (select ($2::text[])[1] as queue, least(($3::int[])[1], $5::int) as n),
-quota as materialized (select queue, case when {_MAY_CLAIM} and {_NOT_PAUSED} then n else 0 end as n from s),
+quota as materialized (select queue, case when {MAY_CLAIM} and {_NOT_PAUSED} then n else 0 end as n from s),
 plan as materialized (select 0 as n)"""  # noqa: S608  fragments of this module
 
 # Several: the heads of all are merged without a lock to see how many of each are next; then so many are locked. Locking
@@ -54,7 +55,7 @@ h as materialized (
       select r.queue, r.rank, r.seq from outlast.ready r
       where {_WITHIN.strip()} limit least(s.room, $5::int)) y
     where g.queue = s.queue limit least(s.room, $5::int)) x
-  where {_MAY_CLAIM} and {_NOT_PAUSED}),
+  where {MAY_CLAIM} and {_NOT_PAUSED}),
 quota as materialized (
   select queue, count(*)::int as n from (select queue from h order by rank, seq limit $5::int) x group by queue),
 plan as materialized (select coalesce(sum(n), 0)::int as n from quota)"""  # noqa: S608  fragments of this module

@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
+from .due_mark import DueMark
 from .hand import Hand, Taken
 from .low_water import LowWater
 from .pooler import learn_types_if_pooled
@@ -135,6 +136,7 @@ class Database:
         self.ringer = Ringer(self.url, self.schema, roll=self._roll)
         self.name_ids: dict[str, int] = {}
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
+        self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
 
     @property
     def url(self) -> URL:

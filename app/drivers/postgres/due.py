@@ -11,16 +11,18 @@ from .database import Database
 from .expire import PASSED
 from .reap import LAPSED, ORPHANED
 
+# Limits are read in their order: `exists` may be planned as a join of them all.
 _DUE = f"""
-select (select w.due_at from outlast.waiting w order by w.due_at limit 1) - outlast.clock() as promote_in,
-  exists (select from outlast.expiry x where {PASSED}) as must_expire,
+select (select w.due_at from outlast.waiting w
+    where w.due_at >= $1 order by w.due_at limit 1) - outlast.clock() as promote_in,
+  (select true from outlast.expiry x where {PASSED} order by x.at limit 1) is not null as must_expire,
   exists (select from outlast.worker where {LAPSED})
     or exists (select from outlast.running r where {ORPHANED}) as must_reap"""  # noqa: S608  fragments of our own
 
 
 async def due(db: Database) -> Due:
     """Say when the next delayed job is due, and whether there is anything to expire or to reap."""
-    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_DUE)))
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_DUE), db.due_mark.begin(conn)))
     if row is None:
         raise AssertionError("a select without a table gives one row")
     return Due(promote_in=row["promote_in"], must_expire=row["must_expire"], must_reap=row["must_reap"])

@@ -70,7 +70,7 @@ moot as materialized (
     select j.id, j.seq, j.queue, j.priority from outlast.job j where j.id = d.job_id offset 0) e on true
   left join lateral ({TOKEN}) t on true
   where d.job_id = any(array(select job_id from gone)) or e.id is null or t.finished_at is not null
-    or (d.kind = {NOT_STARTED} and t.claim_no > 0
+    or (d.kind = {NOT_STARTED}
       and exists (select from outlast.attempt a where a.job_id = d.job_id))),
 cleared as (delete from outlast.expiry x using moot m where x.job_id = m.job_id and x.kind = m.kind)
 select null::uuid as job_id, null::text as queue, null::text as reason, null::text as name,

@@ -58,8 +58,7 @@ taken as materialized (
   where job_id = any(array(select o.job_id from outlast.running o where o.worker = $1))
     and (select count(*) from closing) >= 0
   order by job_id for update),
-gone as (
-  delete from outlast.running where worker = $1 and job_id = any(array(select job_id from taken)) returning *),"""
+gone as (delete from outlast.running where job_id = any(array(select job_id from taken)) returning *),"""
 
 _INTERRUPTED = f"'{OutcomeKind.INTERRUPTED}'"
 _CRASHED = f"'{OutcomeKind.CRASHED}'"

@@ -39,7 +39,7 @@ k as (
   returning k.job_id),
 won as materialized (select id from e where key_hash is null union all select job_id from k),
 d as (
-  delete from outlast.finished x where x.job_id = any(array(select id from won)) and x.state in ({DEAD}, {CANCELLED})
+  delete from outlast.finished x where x.job_id = any(array(select id from won))
   returning x.job_id, x.claim_no, x.interrupts),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)

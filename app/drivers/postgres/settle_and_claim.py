@@ -1,8 +1,8 @@
 """Settle and claim at once: the statements of both verbs as one, with one commit.
 
-Owns the fusion and nothing of either half: each of the settle's two texts with each of the claim's two. The halves do
-not see each other: what is settled as ready again is claimed by a later statement. Called by the worker whenever
-outcomes are pending and places are free.
+Owns the fusion and nothing of either half: each of the settle's two texts with each of the claim's two. The settle's
+half is over before the claim's begins. They do not see each other: what is settled as ready again is claimed by a later
+statement. Called by the worker whenever outcomes are pending and places are free.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from typing import Any
 from ...domain.job import ClaimedJob
 from ...domain.outcome import Completed, SettleAnswer, Settlement
 from ..protocol import ClaimRequest
-from .claim import SETTLED, TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
+from .claim import MAY_CLAIM, SETTLED, TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, claim, claim_by
 from .database import Database
 from .lock_order import in_both_forms
 from .settle import SETTLING, SETTLING_DONE, answers_of, as_sent, settle, wake
+
+# A settle may wait for somebody who has one of its claims. Tokens that were locked by then would be hidden from every
+# other worker for as long as it waits. Counting never says no; it only has to be done first.
+_SETTLED_FIRST = "(select count(*) >= 0 from g) and "
 
 
 def _fused(settling: str, taking: str) -> str:
     """Give a claim's parts behind those of a settle, its binds counted on."""
     binds = max(int(number) for number in re.findall(r"\$(\d+)", settling))
-    moved = re.sub(r"\$(\d+)", lambda bind: f"${int(bind[1]) + binds}", taking)
+    behind = taking.replace(MAY_CLAIM, f"{_SETTLED_FIRST}{MAY_CLAIM}")
+    moved = re.sub(r"\$(\d+)", lambda bind: f"${int(bind[1]) + binds}", behind)
     taken = TAKEN.replace("{settled}", "array(select seq from g)")
     return f"with {settling.strip()},\n{moved}{taken}"
 
