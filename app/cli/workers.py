@@ -100,5 +100,6 @@ def _state(document: Mapping[str, object]) -> str:
     if document["closed_at"] is not None:
         return "left"
     if document["drain_phase"] is not None:
-        return f"draining ({document['drain_phase']}): {document['drain_reason']}"
+        # A loop that is blocked cannot show why it drains.
+        return f"draining ({document['drain_phase']}): {document['drain_reason'] or 'its loop is blocked'}"
     return "running" if document["drain_asked_by"] is None else f"asked to drain by {document['drain_asked_by']}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from .job import JobId, WorkerId
 
@@ -75,6 +76,8 @@ class DrainView:
     runs: tuple[RunAgain, ...]
 
 
+# The phase in which every body has ended or was given up: what is still claimed then is on nobody's conscience.
+LAST_PHASE: Final = "close"
 # Fates after which a job has to be claimed again.
 CUT = frozenset({"interrupted", "abandoned"})
 # So many reports are kept, the newest.

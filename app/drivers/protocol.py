@@ -110,7 +110,8 @@ class HeartbeatStore(Protocol):
     async def abandon(self, worker_id: WorkerId, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
         """Mark claims whose bodies will not end as abandoned and let the worker's lease end after `lease`.
 
-        Fenced. Whoever takes them over reports `interrupted`, cause `abandoned`. Gives the number marked.
+        Fenced. Whoever takes them over reports `interrupted`, cause `abandoned`. Gives the number marked. Claims not
+        named, which never reached a blocked worker, are returned like those of a closed one: the drain shows its end.
         """
         ...
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from ..domain.drain import LAST_PHASE
+
 
 class DrainState(StrEnum):
     """Whether a process stays, leaves, or has left."""
@@ -25,7 +27,7 @@ class DrainPhase(StrEnum):
 
     ACCEPT = "accept"
     INFLIGHT = "inflight"
-    CLOSE = "close"
+    CLOSE = LAST_PHASE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

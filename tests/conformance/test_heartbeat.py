@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+from app.domain.drain import DrainShown
 from app.domain.job import WorkerId
 from app.domain.outcome import Completed, Interrupted, OutcomeKind, SettleAnswer
 from app.domain.snapshot import Renewal, Revocation
@@ -149,14 +150,37 @@ async def test_abandoning_sets_the_end_of_the_lease_even_if_that_is_later(env: D
     assert view.lease_until == env.now() + 5 * SECOND
 
 
-async def test_claims_that_were_not_abandoned_crash(env: DriverEnv) -> None:
+async def test_claims_that_a_drained_worker_does_not_know_of_are_no_crashes(env: DriverEnv) -> None:
+    """A reply that never reached a blocked loop: the worker has had its word, and the job is none the worse for it."""
     worker = await env.register()
     await env.driver.enqueue_many([new_job(), new_job()])
     abandoned, other = [held.token for held in await env.claim(worker)]
     await env.abandon(worker, (abandoned,), SECOND)
     await env.advance(2 * SECOND)
-    outcomes = {reaped.job_id: reaped.outcome for reaped in await env.driver.reap()}
-    assert outcomes == {abandoned.job_id: OutcomeKind.INTERRUPTED, other.job_id: OutcomeKind.CRASHED}
+    causes = {reaped.job_id: (reaped.outcome, reaped.cause) for reaped in await env.driver.reap()}
+    assert causes == {
+        abandoned.job_id: (OutcomeKind.INTERRUPTED, "abandoned"),
+        other.job_id: (OutcomeKind.INTERRUPTED, "worker_closed"),
+    }
+    assert (await env.describe(other.job_id)).counters.crashes == 0
+
+
+async def test_claims_of_a_worker_killed_in_mid_drain_crash(env: DriverEnv) -> None:
+    worker = await env.register()
+    held = await env.running(worker)
+    await env.driver.show_worker(worker, wakeup=None, drain=DrainShown(phase="inflight", reason="SIGTERM"))
+    await env.vanish()
+    (reaped,) = await env.driver.reap()
+    assert (reaped.job_id, reaped.outcome) == (held.token.job_id, OutcomeKind.CRASHED)
+
+
+async def test_an_abandoned_drain_shows_its_last_phase_whatever_is_shown_after(env: DriverEnv) -> None:
+    worker = await env.register()
+    await env.abandon(worker, ())
+    assert (await env.driver.workers())[0].drain_phase == "close"
+    await env.driver.show_worker(worker, wakeup=None, drain=DrainShown(phase="inflight", reason="SIGTERM"))
+    (view,) = await env.driver.workers()
+    assert (view.drain_phase, view.drain_reason) == ("close", "SIGTERM")
 
 
 async def test_abandoning_is_fenced(env: DriverEnv) -> None:
@@ -172,4 +196,4 @@ async def test_abandoning_is_fenced(env: DriverEnv) -> None:
     assert await env.abandon(worker, (token,)) == 0
     await env.vanish()
     (reaped,) = await env.driver.reap()
-    assert reaped.outcome is OutcomeKind.CRASHED
+    assert reaped.cause == "worker_closed", "its claim was never marked"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from ...domain.drain import DrainReport
+from ...domain.drain import LAST_PHASE, DrainReport, DrainShown
 from ...domain.job import ClaimToken, WorkerId
 from ...domain.snapshot import Renewal, Revocation
 from ..protocol import HeartbeatStore
@@ -43,6 +43,7 @@ class MemoryHeartbeat:
             if worker is None or not worker.is_alive(now):
                 return 0
             worker.lease_until = now + lease
+            worker.drain = replace(worker.drain or DrainShown(phase=LAST_PHASE), phase=LAST_PHASE)
             return sum(_mark(self._store, token) for token in tokens if token.worker_id == worker_id)
 
     async def report_drain(self, report: DrainReport) -> None:

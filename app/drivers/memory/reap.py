@@ -86,7 +86,7 @@ def _take_over(store: Store, job_id: JobId, running: Running, now: datetime) -> 
     worker = store.workers.get(running.worker_id)
     if running.is_abandoned:
         return _interrupt(store, job_id, running, CAUSE_ABANDONED, now)
-    if worker is not None and worker.lost_at is None:
+    if worker is not None and (worker.lost_at is None or worker.has_drained):
         return _interrupt(store, job_id, running, CAUSE_WORKER_CLOSED, now)
     if worker is not None and worker.closed_at is not None:
         return give_up(store, job_id, running, now)

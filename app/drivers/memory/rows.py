@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from ...domain.drain import DrainReport, DrainShown
+from ...domain.drain import LAST_PHASE, DrainReport, DrainShown
 from ...domain.job import ClaimToken, Counters, JobId, NewJob, WorkerId
 from ...domain.snapshot import NewWorker
 from ...domain.state import State
@@ -160,6 +160,11 @@ class Worker:
     def lease(self) -> timedelta:
         """Give the lease's own length."""
         return timedelta(milliseconds=self.about.lease_ms)
+
+    @property
+    def has_drained(self) -> bool:
+        """Say whether its drain came to the last phase."""
+        return self.drain is not None and self.drain.phase == LAST_PHASE
 
     def is_alive(self, now: datetime) -> bool:
         """Say whether the lease lasts: neither passed, nor taken, nor closed."""

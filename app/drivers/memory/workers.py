@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ...domain.drain import DrainAsk, DrainShown
+from ...domain.drain import LAST_PHASE, DrainAsk, DrainShown
 from ...domain.job import ClaimToken, JobId, WorkerId
 from ...domain.snapshot import NewWorker, Reaped
 from ..protocol import Wake
@@ -31,7 +31,10 @@ def show_worker(store: Store, worker_id: WorkerId, *, wakeup: str | None, drain:
     with store.statement() as now:
         worker = store.workers.get(worker_id)
         if worker is not None:
-            worker.wakeup, worker.drain = wakeup, drain
+            worker.wakeup = wakeup
+            if worker.has_drained:
+                drain = replace(drain or DrainShown(phase=LAST_PHASE), phase=LAST_PHASE)
+            worker.drain = drain
             left = None if drain is None else drain.left
             worker.drain_deadline_at = None if left is None else now + left
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from ...domain.drain import DrainReport
+from ...domain.drain import LAST_PHASE, DrainReport
 from ...domain.job import ClaimToken, WorkerId
 from ...domain.outcome import SettleAnswer
 from ...domain.snapshot import Renewal, Revocation
@@ -38,17 +38,17 @@ order by place nulls first
 """  # noqa: S608  fragments of our own
 
 # Worker before claims, claims by id, as everywhere: a settle may hold some of them just then. The lease ends after
-# the time given, later or sooner than it would have.
-_ABANDON = """
+# the time given, later or sooner than it would have. The phase is shown here too: a blocked loop shows none.
+_ABANDON = f"""
 with me as (
-  update outlast.worker set lease_until = outlast.clock() + $5::interval
+  update outlast.worker set lease_until = outlast.clock() + $5::interval, drain_phase = '{LAST_PHASE}'
   where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id),
 own as materialized (
   select r.job_id from outlast.running r, unnest($2::uuid[], $3::bigint[], $4::int[]) t(id, seq, claim_no), me
   where r.job_id = t.id and r.seq = t.seq and r.claim_no = t.claim_no and r.worker = me.id
   order by r.job_id for update of r)
 update outlast.running r set abandoned = true where r.job_id = any(array(select job_id from own)) returning r.job_id
-"""
+"""  # noqa: S608  a word of our own
 
 
 class PostgresHeartbeat:

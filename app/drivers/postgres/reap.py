@@ -7,6 +7,7 @@ statement doing both would take claims of a worker whose renewal then commits, o
 
 from __future__ import annotations
 
+from ...domain.drain import LAST_PHASE
 from ...domain.job import JobId, WorkerId
 from ...domain.ledger import (
     CAUSE_ABANDONED,
@@ -65,8 +66,9 @@ _CRASHED = f"'{OutcomeKind.CRASHED}'"
 _LEASE_LOST = f"'{OutcomeKind.LEASE_LOST}'"
 
 # Outcome and cause of a claim `g` of worker `w`; one that closed its row in time did not vanish without a word. Nor did
-# one that has surrendered since it was lost: a claim that was committed after both is one it does not know of.
-_LEFT_IN_ORDER = "w.closed_at is not null and w.lost_at is null"
+# one whose drain came to its close: a claim it has not named as abandoned never reached its blocked loop, or has ended.
+# Nor did one that has surrendered since it was lost: a claim that was committed after both is one it does not know of.
+_LEFT_IN_ORDER = f"(w.closed_at is not null and w.lost_at is null or w.drain_phase = '{LAST_PHASE}')"
 _SURRENDERED = "w.closed_at is not null"
 _JUDGED = f"""
   case when g.abandoned or {_LEFT_IN_ORDER} then {_INTERRUPTED} when {_SURRENDERED} then {_LEASE_LOST}

@@ -6,7 +6,7 @@ renewed by `heartbeat` and judged lost by `reap`. Called by the worker role, by 
 
 from __future__ import annotations
 
-from ...domain.drain import DrainAsk, DrainShown
+from ...domain.drain import LAST_PHASE, DrainAsk, DrainShown
 from ...domain.job import WorkerId
 from ...domain.snapshot import NewWorker, WorkerView
 from ..protocol import Wake
@@ -25,11 +25,13 @@ returning id
 # A worker that lost its lease starts anew in the same process: the row it had keeps its id and gives its boot id up.
 _GIVE_UP_BOOT = "update outlast.worker set boot_id = gen_random_uuid() where boot_id = $1"
 
-_SHOW = """
+# The last phase stays: claims are judged by it, and the heartbeat may have shown it before a loop that hung.
+_SHOW = f"""
 update outlast.worker
-set wakeup = $2, drain_phase = $3, drain_reason = $4, drain_deadline_at = outlast.clock() + $5::interval
+set wakeup = $2, drain_phase = case drain_phase when '{LAST_PHASE}' then drain_phase else $3 end,
+  drain_reason = $4, drain_deadline_at = outlast.clock() + $5::interval
 where id = $1
-"""
+"""  # noqa: S608  a word of our own
 # The first to ask stands. The second statement sees what the first did not, and only tells gone from unknown.
 _ASK = """
 update outlast.worker
