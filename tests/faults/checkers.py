@@ -6,15 +6,15 @@ raises `AssertionError` with the job and what is wrong with it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from itertools import islice, pairwise
+from typing import Any, Protocol
 
 from app.domain.job import Counters
 from app.domain.outcome import RULE_OF, OutcomeKind
-from app.domain.snapshot import AttemptView
 from app.domain.state import LIVE, TERMINAL, DeadReason, State, is_legal
 
 
@@ -37,6 +37,28 @@ class Start:
     claim_no: int
 
 
+class Closed(Protocol):
+    """What a rule needs to know of a row of the ledger."""
+
+    @property
+    def outcome(self) -> OutcomeKind:
+        """Say how the attempt ended."""
+        ...
+
+    @property
+    def counted(self) -> bool:
+        """Say whether it spent the budget."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An attempt as the ledger has it."""
+
+    outcome: OutcomeKind
+    counted: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """What the store says of a job at the end: its counters, and its ledger without the completing attempt."""
@@ -47,7 +69,7 @@ class Account:
     counters: Counters
     max_attempts: int
     max_crashes: int
-    ledger: Sequence[AttemptView]
+    ledger: Sequence[Closed]
 
 
 def nothing_lost(
@@ -158,3 +180,101 @@ def one_live_job_a_key(moves: Iterable[Sequence[Move]], key_of: Mapping[Any, Has
                 live[key].discard(move.job)
         for key in {key_of[move.job] for move in commit if move.job in key_of}:
             assert len(live[key]) <= 1, f"key {key} is held by {live[key]} at once"
+
+
+# --- leaving (K8), and who comes first after it -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A body that ran when its worker was told to leave; instants in seconds, None for what never came.
+
+    `must_read`: it looks at its signal, and its loop turns. `released` is when its job was ready again.
+    """
+
+    job: Hashable
+    claim_no: int
+    must_read: bool
+    told: float | None
+    ended: float | None
+    released: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """How one worker left: told at `asked`, gone at `gone`, by a clock that all instants of a run are on.
+
+    `claims` and `starts` are all its claims and all bodies it began; `fates` is its own report, by job and claim.
+    """
+
+    worker: Hashable
+    asked: float
+    gone: float
+    claims: Sequence[float]
+    starts: Sequence[float]
+    bodies: Sequence[Body]
+    fates: Mapping[Any, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a departure may take, in seconds."""
+
+    claim: float
+    told: float
+    released: float
+    gone: float
+
+
+def left_in_order(departure: Departure, within: Bounds) -> None:
+    """K8: no claim once told; every body told, released once it unwinds or named in the report; gone in time."""
+    who, asked = departure.worker, departure.asked
+    late = [round(at - asked, 3) for at in departure.claims if at > asked + within.claim]
+    assert not late, f"{who} claimed {late} s after it was told to leave"
+    late = [round(at - asked, 3) for at in departure.starts if at > asked + within.claim]
+    assert not late, f"{who} began bodies {late} s after it was told to leave"
+    for body in departure.bodies:
+        about = f"{who}, {body.job}, claim {body.claim_no}"
+        if body.must_read:
+            assert body.told is not None, f"{about}: never told"
+            assert body.told <= asked + within.told, f"{about}: told {body.told - asked:.3f} s after"
+        fate = departure.fates.get((body.job, body.claim_no))
+        if body.ended is None:
+            assert fate == "abandoned", f"{about}: its body never ended, its report says {fate}"
+        elif body.ended > asked + within.told:
+            assert fate is not None, f"{about}: it ran on, and the report does not name it"
+        if body.ended is not None and fate == "interrupted":
+            assert body.released is not None, f"{about}: not ready again"
+            took = body.released - body.ended
+            assert took <= within.released, f"{about}: ready {took:.3f} s after its body unwound"
+    took = departure.gone - asked
+    assert took <= within.gone, f"{who} was gone after {took:.2f} s, promised {within.gone:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A resumed job that is ready: seen committed at `visible`, claimed by a transaction that began at `claimed`."""
+
+    job: Hashable
+    rank: int
+    visible: float
+    claimed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A claim of a new job, by a transaction that had begun at `began` and has written it by `written`."""
+
+    job: Hashable
+    rank: int
+    began: float
+    written: float
+
+
+def resumed_before_new(resumed: Iterable[Resumed], taken: Sequence[Taken]) -> None:
+    """Nothing new is claimed past an interrupted job of its priority that was there and that nobody was claiming."""
+    taken = sorted(taken, key=lambda new: new.began)
+    for waits in resumed:
+        for new in islice(taken, bisect_right(taken, waits.visible, key=lambda new: new.began), None):
+            if new.rank // 2 == waits.rank // 2 and new.written < waits.claimed:
+                raise AssertionError(f"{new.job} is new and was claimed before {waits.job}, which was there")

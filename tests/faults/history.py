@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from app.domain.job import JobId
+from app.domain.job import Counters, JobId
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
 from tests.faults import checkers
-from tests.faults.checkers import Account, Move, Start
+from tests.faults.checkers import Account, Ended, Move, Start
 from tests.support.ledger import Event
 from tests.support.store import Store
 
@@ -27,7 +27,8 @@ _SNOOZE = 2
 _AUDIT = """
 create table outlast.test_audit(
   id bigint generated always as identity primary key, txid bigint not null default txid_current(), place text not null,
-  op text not null, job_id uuid, row jsonb not null, at timestamptz not null default clock_timestamp());
+  op text not null, job_id uuid, row jsonb not null, at timestamptz not null default clock_timestamp(),
+  began timestamptz not null default now(), seen pg_snapshot not null default pg_current_snapshot());
 create function outlast.test_audit() returns trigger language plpgsql as $$
 declare r jsonb := to_jsonb(case when tg_op = 'DELETE' then old else new end);
 begin
@@ -40,7 +41,10 @@ _WATCHED = ("ready", "waiting", "running", "held", "finished", "live_key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One audited row."""
+    """One audited row: written at `at` by a transaction that had begun at `began`; others are told by `seen`.
+
+    Instants are seconds since the epoch. `seen` is the snapshot of the audit itself: what had committed by then.
+    """
 
     id: int
     txid: int
@@ -48,6 +52,9 @@ class Write:
     op: str
     job_id: UUID
     row: dict[str, Any]
+    at: float
+    began: float
+    seen: str
 
 
 async def audit(store: Store) -> None:
@@ -64,7 +71,10 @@ async def audit(store: Store) -> None:
 
 async def writes(store: Store) -> list[Write]:
     """Give the second history in order."""
-    rows = await store.fetch("select id, txid, place, op, job_id, row::text from outlast.test_audit order by id")
+    rows = await store.fetch(
+        "select id, txid, place, op, job_id, row::text, extract(epoch from at)::float8 as at,"
+        " extract(epoch from began)::float8 as began, seen::text from outlast.test_audit order by id"
+    )
     return [Write(**{**dict(row), "row": json.loads(row["row"])}) for row in rows]
 
 
@@ -115,7 +125,7 @@ async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId
     rows = await store.fetch("select job_id, number, outcome from outlast.attempt")
     ended = {(row["job_id"], row["number"]): OutcomeKind(row["outcome"]) for row in rows}
     checkers.explained(starts, moves, ended)
-    accounts = [await _account(store, JobId(job_id)) for job_id in known]
+    accounts = await _accounts(store)
     checkers.counted(accounts, revived=checkers.retried_by_hand(moves))
     checkers.dead_with_reason(accounts)
     return moves
@@ -139,6 +149,37 @@ async def _in_one_bucket(store: Store) -> None:
     assert not homeless, f"jobs in no bucket: {homeless}"
 
 
+async def _accounts(store: Store) -> list[Account]:
+    """Give the account of every job: of finished ones in one look, of the others one by one."""
+    ledgers = await _ledgers(store)
+    rows = await store.fetch(
+        "select j.id, f.state, f.reason, f.attempt, f.claim_no, f.crashes, f.interrupts, j.max_attempts, j.max_crashes"
+        " from outlast.job j left join outlast.finished f on f.job_id = j.id"
+    )
+    return [
+        await _account(store, JobId(row["id"]))
+        if row["state"] is None
+        else Account(
+            job=row["id"],
+            state=_FINISHED[row["state"]],
+            reason=row["reason"],
+            counters=Counters(row["attempt"], row["claim_no"], row["crashes"], row["interrupts"]),
+            max_attempts=row["max_attempts"],
+            max_crashes=row["max_crashes"],
+            ledger=ledgers.get(row["id"], ()),
+        )
+        for row in rows
+    ]
+
+
+async def _ledgers(store: Store) -> dict[UUID, list[Ended]]:
+    ledgers: dict[UUID, list[Ended]] = {}
+    for row in await store.fetch("select job_id, outcome, counted from outlast.attempt order by job_id, number"):
+        ended = Ended(outcome=OutcomeKind(row["outcome"]), counted=row["counted"])
+        ledgers.setdefault(row["job_id"], []).append(ended)
+    return ledgers
+
+
 async def _account(store: Store, job_id: JobId) -> Account:
     view = await store.view(job_id)
     return Account(
@@ -148,7 +189,11 @@ async def _account(store: Store, job_id: JobId) -> Account:
         counters=view.counters,
         max_attempts=view.max_attempts,
         max_crashes=view.max_crashes,
-        ledger=[row for row in await store.attempts(job_id) if row.outcome is not OutcomeKind.COMPLETED],
+        ledger=[
+            Ended(outcome=row.outcome, counted=row.counted)
+            for row in await store.attempts(job_id)
+            if row.outcome is not OutcomeKind.COMPLETED
+        ],
     )
 
 

@@ -87,15 +87,26 @@ def hold_sync(ctx: JobContext, payload: Hold) -> Held:
         return Held(claim_no=ctx.claim_no, attempt=ctx.attempt)
 
 
-@job("faults.deaf", abort="signal", retry=QUICK)
-async def deaf(ctx: JobContext, payload: Hold) -> None:
-    """Swallow every cancellation and look at no signal until a gate opens."""
+async def _swallow(ctx: JobContext, payload: Hold) -> None:
     with effects(ctx) as ledger:
-        while not ledger.is_open(payload.gate):
+        gate = payload.gate_of(ctx)
+        while gate and not ledger.is_open(gate):
             try:
                 await asyncio.sleep(0.01)
             except asyncio.CancelledError:
                 ledger.record("swallowed", job=ctx.id, epoch=ctx.claim_no)
+
+
+@job("faults.deaf", abort="signal", retry=QUICK)
+async def deaf(ctx: JobContext, payload: Hold) -> None:
+    """Ask not to be cancelled, and look at no signal until a gate opens."""
+    await _swallow(ctx, payload)
+
+
+@job("faults.swallow", retry=QUICK)
+async def swallow(ctx: JobContext, payload: Hold) -> None:
+    """Be cancelled, swallow it, and work on until a gate opens."""
+    await _swallow(ctx, payload)
 
 
 @job("faults.block", retry=QUICK)
