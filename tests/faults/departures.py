@@ -108,7 +108,7 @@ def _bodies(
 
 
 def resumed(history: Sequence[Write]) -> list[Resumed]:
-    """Give every job that came back ahead of new work, from when it was seen there until it was claimed."""
+    """Give every interrupted job that came back, from when it was seen there until it was claimed."""
     claimed = {(w.job_id, w.row["claim_no"]): w.began for w in history if (w.op, w.place) == ("INSERT", "running")}
     return [
         Resumed(
@@ -118,7 +118,7 @@ def resumed(history: Sequence[Write]) -> list[Resumed]:
             claimed=claimed.get((write.job_id, write.row["claim_no"] + 1), float("inf")),
         )
         for place, write in enumerate(history)
-        if (write.op, write.place) == ("INSERT", "ready") and write.row["rank"] % 2 == 0
+        if (write.op, write.place) == ("INSERT", "ready") and write.row["rank"] % 2 == 0 and write.row["interrupts"]
     ]
 
 
