@@ -83,7 +83,10 @@ class Maintenance:
     async def promote(self) -> None:
         """Look for what is due and make due jobs ready, also when one of this worker's is due, until leaving."""
         while not self._leaving.is_set():
-            if self._is_own_due() or await self._finds_due():
+            is_due = self._is_own_due()
+            if self._look_at <= self._monotonic():  # also while something of one's own is always due
+                is_due = await self._finds_due() or is_due
+            if is_due:
                 await self._while_full(self._promote)
             await self._until_look()
 
@@ -100,9 +103,12 @@ class Maintenance:
 
     async def _finds_due(self) -> bool:
         """Look: hand the sweep its part, set the time of the next look; True when a delayed job is due."""
+        began = self._looked_at = self._monotonic()
+        self._look_at = began + self._rest_seconds
         due = await self._try("due", self._driver.due())
-        self._looked_at = now = self._monotonic()
-        self._look_at = now + self._rest_seconds
+        # Whatever made the next look sooner meanwhile stands: this look may not have seen what it spoke of.
+        now = self._looked_at = self._monotonic()
+        self._look_at += now - began
         if due is None:
             return False
         if due.must_expire or due.must_reap:
