@@ -88,7 +88,7 @@ class Bodies:
                 try:
                     waits_for = context.run(call.send, None)
                 except StopIteration as stop:
-                    self._over(run, _unless_cancelled(task, stop.value))
+                    self._over(run, stop.value)  # also when its cancellation came too late to be met: work that is done is done
                 except BaseException as error:  # noqa: BLE001 - ours, or an exit that struck while an error was sorted
                     self._over(run, Raised(error=error_info(error)))
                 else:
@@ -101,7 +101,7 @@ class Bodies:
                         if asyncio.current_task(task.get_loop()) is not task:
                             raise
                         ended = Raised(error=error_info(error))
-                    self._over(run, _unless_cancelled(task, ended))
+                    self._over(run, ended)
                     return
                 if _marks(task) != unmarked or self._monotonic() >= until:
                     return
@@ -148,13 +148,6 @@ def _steps(
 
 async def _cancelled() -> Ended:
     return Raised(error=error_info(asyncio.CancelledError("cancelled before it began")))
-
-
-def _unless_cancelled(task: asyncio.Task[Any], ended: Ended) -> Ended:
-    """Give how a body ended; a cancellation that was asked for and not met any more counts, as it does for a task."""
-    if not getattr(task, "_must_cancel", False):
-        return ended
-    return Raised(error=error_info(asyncio.CancelledError("cancelled as it ended")))
 
 
 def _marks(task: asyncio.Task[Any]) -> tuple[object, ...]:

@@ -6,14 +6,19 @@ import asyncio
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
+
+import pytest
 
 from app.domain.outcome import OutcomeKind
 from app.domain.retry import RetryPolicy
 from app.domain.state import DeadReason, State
 from app.domain.verdict import Reason
 from app.jobs.context import JobContext
+from app.jobs.exits import Snooze
 from app.jobs.handle import job
-from tests.roles.harness import QUICK, working
+from app.worker.run_signal import RunSignal
+from tests.roles.harness import QUICK, Flaky, working
 
 SOON = RetryPolicy(max_attempts=3, backoff=timedelta(milliseconds=20), jitter="none")
 
@@ -66,6 +71,33 @@ async def test_a_body_that_returns_after_its_timeout_is_done_and_late() -> None:
         await bench.until("attempt.completed", job_id)
         view = await bench.view(job_id)
         assert (view.state, view.result, view.late) == (State.DONE, '"after all"', True)
+
+
+@pytest.mark.parametrize(("how", "state"), [("returns", State.DONE), ("snoozes", State.DELAYED)])
+async def test_a_body_whose_cancellation_waited_for_its_last_call_ends_as_it_ended(how: str, state: State) -> None:
+    driver = Flaky()
+
+    @job("child.job")
+    async def child() -> None: ...
+
+    @job("parent.job", timeout=timedelta(milliseconds=10))
+    async def parent(ctx: JobContext) -> str:
+        async def until_cancelled() -> None:
+            while not cast("RunSignal", ctx.signal)._is_cancel_due:
+                await asyncio.sleep(0)
+
+        driver.hold["enqueue"] = until_cancelled
+        await ctx.enqueue(child, {}, delay=timedelta(hours=1))
+        if how == "snoozes":
+            raise Snooze(timedelta(hours=1))
+        return "after all"
+
+    patient = replace(QUICK, cancel_grace=timedelta(milliseconds=300))
+    async with working(parent, driver=driver, options=patient) as bench:
+        job_id = await bench.enqueue("parent.job", max_attempts=1)
+        await bench.until("attempt.completed" if how == "returns" else "attempt.suspended", job_id)
+        view = await bench.view(job_id)
+        assert (view.state, view.late) == (state, how == "returns")
 
 
 async def test_a_passed_deadline_is_dead_whatever_budget_is_left() -> None:

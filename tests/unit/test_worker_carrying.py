@@ -181,17 +181,19 @@ async def test_a_task_on_which_a_body_left_a_trace_carries_no_other(leave: Calla
     assert tasks[0].cancelling() == 0
 
 
-async def test_a_body_that_cancels_itself_and_returns_ends_as_a_cancelled_task_would() -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait"])
+async def test_a_body_that_returns_has_returned_though_its_cancellation_is_still_to_be_met(waits: bool) -> None:
     stage = Stage()
 
-    async def cancels_itself() -> None:
+    async def returns_cancelled() -> None:
+        if waits:
+            await asyncio.sleep(0)
         _this_task().cancel()
 
-    stage.begin("it", cancels_itself)
-    await stage.until_ended("it")
-    ended = stage.ended["it"]
-    assert isinstance(ended, Raised)
-    assert ended.error.type == "CancelledError"
+    stage.begin("it", returns_cancelled)
+    stage.begin("after")
+    await stage.until_ended("it", "after")
+    assert stage.ended == {"it": Returned(result='"it"'), "after": Returned(result='"after"')}
 
 
 async def test_a_body_is_cancelled_where_it_waits_and_never_called_when_cancelled_before() -> None:
