@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from ...domain.errors import OutlastError
 from ...domain.job import Enqueued, NewJob
+from .apart import start_apart
 
 # Past some hundred rows a statement's own cost hides the commit's; more would only make the first of them wait.
 MAX_ROWS = 500
@@ -45,7 +46,7 @@ class EnqueueLane:
         answer: asyncio.Future[Enqueued] = loop.create_future()
         self._waiting.append((job, answer))
         if self._sending is None or self._sending.done():
-            self._sending = loop.create_task(self._send(), name="outlast.enqueue")
+            self._sending = start_apart(self._send(), name="outlast.enqueue")
         # Cancelling the call cancels its answer, and nothing else waits for that.
         return await answer
 

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy.engine import URL
 
 from ..protocol import Wake
+from .apart import start_apart
 from .connect import connect
 from .sqlstate import translate
 
@@ -45,7 +46,7 @@ class Ringer:
             return
         self._waiting.update(wakes)
         if self._waiting and (self._ringing is None or self._ringing.done()):
-            self._ringing = asyncio.get_running_loop().create_task(self._ring(), name="outlast.notify")
+            self._ringing = start_apart(self._ring(), name="outlast.notify")
 
     async def quiet(self) -> None:
         """Come back once nothing waits to be sent, at most after a second."""
@@ -72,12 +73,13 @@ class Ringer:
             wakes, self._waiting = self._waiting, set()
             try:
                 await self._send(wakes)
-            except Exception as error:
-                if translate(error) is None:
+            except BaseException as error:
+                self._waiting |= wakes
+                # An end that is not the store's doing is met by the next ring, which sends these along.
+                if not isinstance(error, Exception) or translate(error) is None:
                     raise
                 # What it speaks of is committed, and polling finds it. The server's queue of notifications may be
                 # full, too, when a session listens and never reads.
-                self._waiting |= wakes
                 if await self._is_over(within=backoff * (0.5 + self._roll() / 2)):
                     return
                 backoff = min(MAX_BACKOFF_SECONDS, backoff * 2)
