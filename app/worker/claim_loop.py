@@ -217,8 +217,9 @@ class ClaimLoop:
         """Begin what a ride brought; what needs a decision or a call to the store is left to the loop."""
         self._ride = None
         self._note(ride, claimed)
-        if not self._intake.take_at_once(claimed, ride):
-            self._brought = (ride, claimed)
+        left = self._intake.take_at_once(claimed, ride)
+        if left is not None:
+            self._brought = (ride, left)
         self._ride_ended.set()
         if self._brought is not None or (self._may_be_more and self._places.room()):
             self._look_up()

@@ -53,6 +53,7 @@ class Intake:
         self._backoff = Backoff(bench.roll)
         self._grace_seconds = bench.options.cancel_grace.total_seconds()
         self._alone: Run | None = None
+        self._unbegun: list[Run] = []  # told to stop before they began, and to go back
         self.carrier = Carrier(bench, on_over=self._let_go)
 
     def has_others(self) -> bool:
@@ -65,16 +66,18 @@ class Intake:
             self._alone = None
         return self._alone is not None
 
-    def take_at_once(self, claimed: Sequence[ClaimedJob], ride: Ride) -> bool:
-        """Begin what was claimed, when there is nothing to decide or to hand back; False: it is left to `take`."""
+    def take_at_once(self, claimed: Sequence[ClaimedJob], ride: Ride) -> Sequence[ClaimedJob] | None:
+        """Begin what was claimed, when there is nothing to decide; gives what `take` is to be called with, if it is.
+
+        From the instant a run is held the heartbeat's thread may tell it to stop: `take` hands back those it has told.
+        """
         if self._leaving.is_set() or not ride.lease.is_held or any(job.must_run_alone for job in claimed):
-            return False
+            return claimed
         runs = [self._run_of(job, ride) for job in claimed]
         for run in runs:
             self._hold(run)
-        for run in runs:
-            self.carrier.begin(run)  # never told to stop yet: nothing has run since the look above
-        return True
+        self._unbegun += [run for run in runs if not self.carrier.begin(run)]
+        return () if self._unbegun else None
 
     async def take(self, claimed: Sequence[ClaimedJob], ride: Ride) -> None:
         """Begin what was claimed: one job that must run alone if nothing else runs, else all others.
@@ -82,9 +85,11 @@ class Intake:
         The rest goes back at once, and so does everything once leaving. What came after its lease had ended belongs to
         nobody: it is surrendered once more, before somebody takes this worker for one that crashed.
         """
+        told, self._unbegun = self._unbegun, []
         if not ride.lease.is_held:
-            if claimed:
+            if claimed or told:
                 self._on_late(ride.lease)
+            await self._release(told)
             return
         alone = [job for job in claimed if job.must_run_alone]
         chosen = [job for job in claimed if not job.must_run_alone] if self.has_others() or not alone else alone[:1]
@@ -94,7 +99,7 @@ class Intake:
         begun = [] if self._leaving.is_set() else [runs.pop(job.token.fence) for job in chosen]
         is_alone = bool(begun) and begun[0].job.must_run_alone
         unbegun = [] if is_alone else [run for run in begun if not self.carrier.begin(run)]
-        await self._release((*runs.values(), *unbegun))
+        await self._release((*told, *runs.values(), *unbegun))
         for token in (job.token for job in alone if job.token.fence in runs):
             self._turn.handed_back(token.job_id)
         if is_alone:

@@ -6,12 +6,17 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from app.domain.errors import DriverUnavailable
 from app.domain.job import JobId
 from app.domain.state import State
+from app.domain.verdict import Reason
 from app.jobs.context import JobContext
 from app.jobs.handle import JobHandle, job
 from app.lifecycle.drain import DrainNotice
+from app.worker.intake import Intake
+from app.worker.roster import Run
 from tests.roles.harness import QUICK, Bench, Flaky, working
 
 DOWN = DriverUnavailable("the store is down", fix="wait")
@@ -82,6 +87,30 @@ async def test_from_the_drain_on_a_settle_claims_nothing() -> None:
     assert (await bench.view(first)).state is State.DONE
     waiting = await bench.view(second)
     assert (waiting.state, waiting.counters.claim_no) == (State.READY, 0)
+
+
+async def test_a_run_told_to_stop_as_it_comes_in_goes_back_and_gives_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the loop is busy the heartbeat's thread tells what is held: also what a settle has only just brought."""
+    gated, driver, told = Gated(), Flaky(), list[JobId]()
+    hold = Intake._hold
+
+    def hold_and_tell(intake: Intake, run: Run) -> None:
+        hold(intake, run)
+        if gated.ran and not told:
+            told.append(run.job.token.job_id)
+            run.signal.fire(Reason.DRAIN)
+
+    monkeypatch.setattr(Intake, "_hold", hold_and_tell)
+    async with working(gated.handle, driver=driver, options=ONE) as bench:
+        first, second = [await bench.enqueue("gated.job") for _ in range(2)]
+        await bench.until("attempt.started", first)
+        gated.gate.set()
+        await bench.until("attempt.completed", second)
+        assert told == [second]
+        assert driver.calls.count("release") == 1
+        assert gated.ran == [first, second]
 
 
 async def test_what_a_settle_was_claiming_when_the_drain_came_goes_back_unbegun() -> None:
