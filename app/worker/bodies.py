@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from typing import Any, cast
 
-from ..domain.verdict import Ended, Raised
+from ..domain.verdict import Ended, Raised, Reason
 from ..lifecycle.tasks import start_task
 from .error_info import error_info
 from .execute import Caller
@@ -43,6 +43,8 @@ class Bodies:
         self._monotonic = monotonic
         self._on_ended = on_ended
         self._waiting: deque[Run] = deque()
+        self._told: list[Run] = []  # by a drain, before their bodies were called
+        self._gives_back = True
         self._is_carried = False
         self._carrier: asyncio.Task[None] | None = None  # held, so that it is not collected before its first step
 
@@ -55,6 +57,16 @@ class Bodies:
         self._waiting.append(run)
         if not self._is_carried:
             self._carry_on()
+
+    def give_back(self) -> list[Run]:
+        """Give the runs whose bodies were not called before a drain told them, once: those told later are called."""
+        self._gives_back = False
+        told = self._told + [run for run in self._waiting if _is_draining(run)]
+        self._waiting = deque(run for run in self._waiting if not _is_draining(run))
+        self._told = []
+        for run in told:
+            run.has_begun = False
+        return told
 
     def _begin_in_thread(self, run: Run) -> None:
         context = contextvars.copy_context()
@@ -84,11 +96,17 @@ class Bodies:
         try:
             while self._waiting:
                 run = self._waiting.popleft()
+                if self._gives_back and _is_draining(run):
+                    run.has_begun = False
+                    self._told.append(run)
+                    continue
                 call, context = self._called(run, task), contextvars.copy_context()
                 try:
                     waits_for = context.run(call.send, None)
                 except StopIteration as stop:
-                    self._over(run, stop.value)  # also when its cancellation came too late to be met: work that is done is done
+                    self._over(
+                        run, stop.value
+                    )  # also when its cancellation came too late to be met: work that is done is done
                 except BaseException as error:  # noqa: BLE001 - ours, or an exit that struck while an error was sorted
                     self._over(run, Raised(error=error_info(error)))
                 else:
@@ -144,6 +162,10 @@ def _steps(
             return cast("Ended", stop.value)
         except BaseException as error:  # noqa: BLE001 - as above
             return Raised(error=error_info(error))
+
+
+def _is_draining(run: Run) -> bool:
+    return run.signal.first is Reason.DRAIN
 
 
 async def _cancelled() -> Ended:

@@ -111,6 +111,7 @@ class ClaimLoop:
         """Claim and begin until told to leave, and waked then; what was claimed and not begun goes back."""
         while not self._leaving.is_set():
             await self._step(self._lease())
+        await self._intake.hand_back()
         await self._ride_over()
         if self._is_doubtful:
             await self._reconcile(self._lease())

@@ -105,6 +105,10 @@ class Intake:
         if is_alone:
             await self._begin_alone(begun[0])
 
+    async def hand_back(self) -> None:
+        """Hand back, once leaving, what a drain told before it was begun: also what waits for its body to be called."""
+        await self._release(self.carrier.give_back())
+
     def _hold(self, run: Run) -> None:
         self._roster.add(run)
         self._places.take(run.job.queue)

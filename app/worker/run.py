@@ -90,6 +90,13 @@ class Carrier:
             self._call(run)
         return True
 
+    def give_back(self) -> list[Run]:
+        """Give the runs that a drain told before their bodies were called: their claims are to go back. Asked once."""
+        told = self._bodies.give_back()
+        for run in told:
+            run.signal.disarm()
+        return told
+
     def give_up(self) -> None:
         """Leave what has not ended: an attempt whose body ends after this is closed by whoever takes it over."""
         self._is_given_up = True

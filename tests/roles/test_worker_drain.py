@@ -19,6 +19,7 @@ from app.jobs.exits import RetryAfter, Snooze, Terminal
 from app.jobs.handle import job
 from app.lifecycle.drain import DrainNotice
 from app.lifecycle.role import Phase
+from app.lifecycle.status import Tally
 from tests.roles.harness import QUICK, Bench, Flaky
 
 
@@ -206,6 +207,29 @@ async def test_a_claim_in_flight_goes_back_at_once() -> None:
     assert (view.state, view.counters.attempt, view.counters.interrupts) == (State.READY, 0, 0)
     assert view.counters.claim_no == 1
     assert not await bench.ledger(job_id)
+
+
+async def test_runs_whose_bodies_were_not_called_yet_go_back_at_once() -> None:
+    ran: list[int] = []
+
+    @job("crowd.job")
+    async def crowd(n: int) -> None:
+        ran.append(n)
+        bench.worker.drain(notice(bench))
+        await asyncio.sleep(0)
+
+    driver = Flaky()
+    bench = Bench([crowd], driver=driver)
+    jobs = [await bench.enqueue("crowd.job", {"n": n}) for n in range(5)]
+    await bench.worker.start()
+    await bench.until("attempt.completed", jobs[0])
+    await bench.worker.stop()
+    assert ran == [0]
+    for job_id in jobs[1:]:
+        view = await bench.view(job_id)
+        assert (view.state, view.counters.attempt, view.counters.interrupts) == (State.READY, 0, 0)
+    assert driver.calls.count("release") == 1
+    assert bench.worker.tally() == Tally(completed=1)
 
 
 async def test_a_drain_that_lands_in_a_manual_stop_binds_its_deadline() -> None:

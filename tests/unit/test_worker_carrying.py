@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from app.domain.verdict import Ended, Raised, Returned
+from app.domain.verdict import Ended, Raised, Reason, Returned
 from app.worker.bodies import Bodies, _steps
 from app.worker.execute import Caller
 from app.worker.roster import Run, body_name
@@ -42,7 +42,7 @@ class Stage:
             job=cast("Any", SimpleNamespace(token=SimpleNamespace(job_id=name))),
             handle=cast("Any", SimpleNamespace(is_sync=False)),
             lease=cast("Any", None),
-            signal=cast("Any", None),
+            signal=cast("Any", SimpleNamespace(first=None)),
             claimed_at=0.0,
         )
         self.sut.begin(run)
@@ -207,6 +207,31 @@ async def test_a_body_is_cancelled_where_it_waits_and_never_called_when_cancelle
     await stage.until_ended("waiting")
     assert stage.ended["waiting"] == Raised(error=cast("Any", "cancelled"))
     assert isinstance(stage.ended["unbegun"], Raised)
+
+
+async def test_what_a_drain_tells_before_it_is_called_is_given_back_once_and_called_when_told_later() -> None:
+    stage, runs = Stage(), dict[str, Run]()
+
+    def tell(*names: str) -> None:
+        for name in names:
+            cast("Any", runs[name].signal).first = Reason.DRAIN
+
+    async def tells() -> None:
+        tell("second", "third")
+        runs["late"] = stage.begin("late")
+
+    runs["cancelled"], runs["first"] = stage.begin("cancelled"), stage.begin("first", tells)
+    cast("Any", runs["cancelled"].signal).first = Reason.CANCEL
+    runs |= {name: stage.begin(name) for name in ("second", "third")}
+    await stage.until_ended("late")
+    runs |= {name: stage.begin(name) for name in ("fourth", "fifth")}
+    tell("fourth")
+    assert stage.sut.give_back() == [runs["second"], runs["third"], runs["fourth"]]
+    tell("fifth")
+    await stage.until_ended("fifth")
+    assert list(stage.ended) == ["cancelled", "first", "late", "fifth"]
+    assert [name for name, run in runs.items() if not run.has_begun] == ["second", "third", "fourth"]
+    assert stage.sut.give_back() == []
 
 
 async def test_a_child_that_raises_what_closes_a_coroutine_ends_its_body_alone() -> None:
