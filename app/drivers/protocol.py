@@ -103,7 +103,8 @@ class HeartbeatStore(Protocol):
     async def renew(self, worker_id: WorkerId, held: Sequence[ClaimToken]) -> Renewal:
         """Extend an unexpired lease by its own length and answer which of the claims in `held` are gone.
 
-        A lease that has passed, reaped or not, is refused (`is_held=False`): it never comes back.
+        A lease that has passed, reaped or not, is refused (`is_held=False`): it never comes back. Who asked for a drain
+        is said all the same: the worker may not have heard it in time, and live on under another id.
         """
         ...
 

@@ -16,6 +16,7 @@ from functools import partial
 
 from ..domain.drain import DrainReport
 from ..domain.job import ClaimToken
+from ..domain.snapshot import Renewal
 from ..drivers.protocol import HeartbeatStore, JobDriver
 from ..lifecycle.drain import DrainBudget
 from ..lifecycle.tasks import first_of, start_in, start_on
@@ -75,6 +76,7 @@ class Heartbeat:
         self._is_asked = False
         self._worker_loop = asyncio.get_running_loop()
         self._lease: Lease | None = None
+        self._lost: list[Lease] = []  # under their ids a drain may have been asked for that nobody has heard of
         self._is_abandoned = False
         self._loop: asyncio.AbstractEventLoop | None = None
         # Bound to the thread's loop where they are first waited for, which is there.
@@ -103,6 +105,7 @@ class Heartbeat:
         before, self._lease = self._lease, lease
         if before is not None and not before.is_held:
             self._over(before)
+            self._lost.append(before)
         self.nudge()
 
     def nudge(self) -> None:
@@ -180,6 +183,7 @@ class Heartbeat:
             if lease is not None and lease.is_held and not self._is_abandoned:
                 await self._renew(store, lease)
                 self._backoff.succeeded()
+                await self._hear_the_last(store)
             await first_of(self._stopping, self._nudged, within=self._every)
 
     async def _renew(self, store: HeartbeatStore, lease: Lease) -> None:
@@ -192,6 +196,16 @@ class Heartbeat:
             return
         lease.renewed(sent)
         self._roster.revoked(renewal.revoked)
+        self._heard(renewal)
+
+    async def _hear_the_last(self, store: HeartbeatStore) -> None:
+        """Ask once more under each id that this worker lost: whoever asked it to drain meant this process."""
+        while self._lost:
+            async with self._one_call, asyncio.timeout(self._patience):
+                self._heard(await store.renew(self._lost[0].worker_id, ()))
+            del self._lost[0]
+
+    def _heard(self, renewal: Renewal) -> None:
         if renewal.drain_asked_by is not None and not self._is_asked:
             self._is_asked = True
             self._on_asked(renewal.drain_asked_by)

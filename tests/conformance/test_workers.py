@@ -80,6 +80,16 @@ async def test_a_worker_that_is_asked_to_drain_learns_so_at_its_next_renewal(env
     assert (views[other].drain_asked_by, views[other].drain_asked_at) == (None, None)
 
 
+async def test_a_worker_that_lost_its_lease_still_learns_that_it_was_asked_to_drain(env: DriverEnv) -> None:
+    worker, other = await env.register(), await env.register()
+    assert await env.driver.ask_drain(worker, by="ann") is DrainAsk.ASKED
+    await env.vanish()
+    renewal = await env.renew(worker)
+    assert (renewal.is_held, renewal.drain_asked_by) == (False, "ann")
+    renewal = await env.renew(other)
+    assert (renewal.is_held, renewal.drain_asked_by) == (False, None)
+
+
 async def test_a_worker_that_has_left_cannot_be_asked_to_drain(env: DriverEnv) -> None:
     closed, silent, lost = await env.register(), await env.register(), await env.register()
     await env.driver.close_worker(closed)

@@ -9,11 +9,13 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from app.domain.errors import Draining
+from app.domain.errors import Draining, DriverUnavailable
 from app.domain.job import JobId
 from app.domain.state import State
 from app.jobs.context import JobContext
@@ -157,6 +159,22 @@ async def test_a_worker_that_no_process_drains_leaves_by_itself_when_asked() -> 
     (row,) = await bench.driver.workers()
     assert (row.drain_asked_by, row.drain_reason) == ("ann", "asked for by ann")
     assert row.closed_at is not None
+
+
+async def test_a_drain_asked_for_under_an_id_that_the_worker_lost_is_heard_under_the_next() -> None:
+    driver = Flaky()
+    bench = Bench([told], driver=driver, options=replace(QUICK, lease=timedelta(seconds=1)))
+    await bench.worker.start()
+    first = bench.worker.worker_id
+    assert first is not None
+    down = DriverUnavailable("cut off", fix="wait")
+    driver.before |= dict.fromkeys(("renew", "open_heartbeat", "register_worker"), down)
+    await bench.driver.ask_drain(first, by="ann")
+    await bench.probe.wait("worker.lease_over")
+    driver.before.clear()
+    await bench.probe.wait("worker.drain_signalled", cause="asked for by ann")
+    assert bench.worker.worker_id != first
+    await bench.worker.stop()
 
 
 def hooked(leaving: Embedded) -> list[Role]:

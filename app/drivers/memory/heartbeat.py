@@ -30,10 +30,9 @@ class MemoryHeartbeat:
         with self._store.statement() as now:
             worker = self._store.workers.get(worker_id)
             is_held = worker is not None and worker.is_alive(now)
-            asked_by = None
             if worker is not None and is_held:
                 worker.renewed_at, worker.lease_until = now, now + worker.lease
-                asked_by = worker.drain_asked_by
+            asked_by = None if worker is None else worker.drain_asked_by
             return Renewal(is_held=is_held, revoked=_revoked(self._store, held), drain_asked_by=asked_by)
 
     async def abandon(self, worker_id: WorkerId, tokens: Sequence[ClaimToken], lease: timedelta) -> int:

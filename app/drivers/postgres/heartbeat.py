@@ -30,7 +30,9 @@ with me as (
   update outlast.worker set lease_until = outlast.clock() + lease_ms * interval '1 ms', renewed_at = outlast.clock()
   where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock()
   returning drain_asked_by)
-select null::int as place, exists (select from me) as held, null as by, (select drain_asked_by from me) as asked_by
+select null::int as place, exists (select from me) as held, null as by,
+  case when exists (select from me) then (select drain_asked_by from me)
+    else (select drain_asked_by from outlast.worker where id = $1) end as asked_by
 union all
 select t.place, null, {SUPERSEDED_BY}, null from unnest($2::uuid[], $3::bigint[]) with ordinality t(id, seq, place)
 where (select r.seq from outlast.running r where r.job_id = t.id and (r.worker = $1) is true) is distinct from t.seq
