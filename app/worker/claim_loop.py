@@ -135,8 +135,8 @@ class ClaimLoop:
 
     async def _look(self, lease: Lease) -> bool:
         """Claim once, into the room there is; True when there may be more to claim at once."""
-        if self._ride is not None or self._brought is not None:
-            return True
+        if self._ride is not None or self._brought is not None or self._leaving.is_set():
+            return True  # the last while the store was asked about the job that is to run alone
         has_others = self._intake.has_others()
         # One place for the head of the queues: if that is the one that waits, nothing has to go back for it.
         is_for_one = self._turn.waits is not None and not has_others and not self._turn.is_due

@@ -16,7 +16,7 @@ from app.drivers.protocol import ClaimRequest, QueueShare
 from app.jobs.context import JobContext
 from app.jobs.handle import JobHandle, job
 from app.lifecycle.drain import DrainNotice
-from tests.roles.harness import QUICK, Bench, Flaky, working
+from tests.roles.harness import QUICK, Bench, Flaky, Gate, working
 from tests.support.drivers import new_worker
 
 NEVER = replace(QUICK, alone_after=timedelta(hours=1))
@@ -177,6 +177,23 @@ async def test_on_a_busy_worker_a_suspect_gets_its_turn_after_a_while() -> None:
 
 async def _has(driver: Flaky, verb: str) -> bool:
     return verb in driver.calls
+
+
+async def test_nothing_is_claimed_when_a_drain_came_while_the_store_was_asked_about_the_suspect() -> None:
+    them, driver = Neighbours(), Flaky()
+    bench = Bench(them.handles, driver=driver, options=SOON)
+    suspect = await start_beside(bench)
+    await bench.probe.wait("claim.held_back")
+    describe = Gate(driver, "describe")
+    await asyncio.wait_for(describe.entered.wait(), 5)
+    await driver.inner.cancel(suspect, reason="no")
+    bench.worker.drain(DrainNotice(cause="SIGTERM", started=bench.worker._monotonic(), seconds=5))
+    driver.calls.clear()
+    describe.go_on.set()
+    them.let_go(1)
+    await bench.worker.stop()
+    assert "claim" not in driver.calls
+    assert "close_worker" in driver.calls
 
 
 async def test_nothing_is_held_back_for_a_suspect_that_was_cancelled_or_runs_elsewhere() -> None:
