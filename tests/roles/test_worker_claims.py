@@ -155,7 +155,7 @@ async def test_one_sweep_ends_all_that_has_expired_and_says_so() -> None:
     await bench.worker.stop()
 
 
-async def test_one_sweep_takes_over_all_that_a_vanished_worker_held() -> None:
+async def test_one_sweep_takes_over_all_that_a_worker_left_behind() -> None:
     options = replace(QUICK, sweep=timedelta(minutes=10), poll=timedelta(minutes=10))
     bench = Bench([quick], options=options)
     for _ in range(2_001):
@@ -167,7 +167,7 @@ async def test_one_sweep_takes_over_all_that_a_vanished_worker_held() -> None:
     async with bench.driver.open_heartbeat() as store:
         await store.abandon(ghost, (), timedelta())  # no claim is marked, the lease ends now
     await bench.worker.start()
-    await bench.probe.wait("attempt.crashed", count=2_001)
+    await bench.probe.wait("attempt.interrupted", count=2_001)
     await bench.worker.stop()
 
 
