@@ -44,7 +44,7 @@ def run(connection: Connection | None) -> None:
         "include_name": include_name,
     }
     if connection is None:
-        context.configure(dialect_name="postgresql", literal_binds=True, **options)
+        context.configure(dialect_name="postgresql", literal_binds=True, transaction_per_migration=True, **options)
     else:
         context.configure(connection=connection, **options)
     with context.begin_transaction():

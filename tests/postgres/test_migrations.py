@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from alembic import command
 
 from app.domain.errors import DriverUnavailable, SchemaOutdated, SettingsInvalid
 from app.drivers.postgres import migrations, tables
@@ -157,6 +158,52 @@ async def test_an_upgrade_waits_for_the_one_that_holds_the_lock(empty_database_u
             assert not upgrading.done()
         await other.execute("select pg_advisory_unlock($1)", migrations._lock_key("outlast"))
     assert upgrading.result().is_outdated is False
+
+
+_WAITS_FOR_WORKER = """
+select exists(select from pg_locks where relation = 'outlast.worker'::regclass and not granted)"""
+
+
+async def test_an_upgrade_holds_nothing_of_one_step_while_the_next_waits_for_the_fleet(database_url: str) -> None:
+    """A claim locks `worker`, then `running`; 0003 takes `running`, and 0005 `worker`."""
+    await migrations.downgrade(database_url, revision="0002")
+    async with connected(database_url) as fleet, connected(database_url) as other, asyncio.TaskGroup() as group:
+        claim = fleet.transaction()
+        await claim.start()
+        await fleet.execute("lock table outlast.worker in row exclusive mode")
+        upgrading = group.create_task(migrations.upgrade(database_url))
+        while not await other.fetchval(_WAITS_FOR_WORKER):
+            assert not upgrading.done()
+        await fleet.execute("set local lock_timeout = '100ms'")
+        await fleet.execute("lock table outlast.running in row exclusive mode")
+        assert await migrations.current(database_url) == "0004"
+        await claim.commit()
+    assert upgrading.result().is_outdated is False
+
+
+async def test_an_upgrade_that_a_deadlock_undid_is_tried_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrations.downgrade(database_url, revision="0004")
+    asked: list[str] = []
+    real = command.upgrade
+
+    def upgrade(config: Any, revision: str) -> None:
+        asked.append(revision)
+        real(config, revision)
+        if len(asked) == 1:
+            config.attributes["connection"].exec_driver_sql(
+                "do $$ begin raise exception 'deadlock detected' using errcode = '40P01'; end $$"
+            )
+
+    monkeypatch.setattr(command, "upgrade", upgrade)
+    assert (await migrations.upgrade(database_url)).is_outdated is False
+    assert asked == ["0005", "0005"]
+
+
+async def test_moves_by_a_number_of_steps_count_from_where_they_began(database_url: str) -> None:
+    assert (await migrations.downgrade(database_url, revision="-2")).current == "0003"
+    assert (await migrations.upgrade(database_url, revision="+1")).current == "0004"
 
 
 async def test_a_database_newer_than_the_code_is_left_alone(database_url: str) -> None:
