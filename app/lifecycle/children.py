@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..observability.telemetry import Telemetry
@@ -105,7 +106,7 @@ class Children:
                     on_up()
                 self._wait()
         finally:
-            self._kill()
+            self._leave_nobody()
         return max(place.code for place in self._places)
 
     def _tell_once(self) -> None:
@@ -133,21 +134,27 @@ class Children:
             self._start(place)
 
     def _start(self, place: _Place) -> None:
-        place.link, place.admin, place.due = ParentEnd(), None, None
+        place.admin, place.due = None, None
         place.since = self._monotonic()
-        number = place.link.child_number
-        place.process = subprocess.Popen(  # noqa: S603 - this very program
-            self._command(number), pass_fds=(number,), env=self._environment, stdin=subprocess.DEVNULL
-        )
+        try:
+            place.link = ParentEnd()
+            number = place.link.child_number
+            place.process = subprocess.Popen(  # noqa: S603 - this very program
+                self._command(number), pass_fds=(number,), env=self._environment, stdin=subprocess.DEVNULL
+            )
+        except OSError as error:  # no process, memory or file to be had just now; the others go on
+            self._let_go(place)
+            pause = self._next_pause(place)
+            place.due = self._monotonic() + pause
+            self._telemetry.child_not_started(place.number, error, again_after=pause)
+            return
         place.link.handed_over()
         self._telemetry.child_started(place.number, pid=place.process.pid)
 
     def _ended(self, place: _Place, code: int) -> None:
         assert place.process is not None  # noqa: S101 - the caller has looked
         pid, place.process, place.admin = place.process.pid, None, None
-        if place.link is not None:
-            place.link.close()
-            place.link = None
+        self._let_go(place)
         place.code = _code_of(code, is_told=self._is_told)
         pause = self._pause(place)
         self._telemetry.child_ended(place.number, pid=pid, exit_code=place.code, again_after=pause)
@@ -162,13 +169,35 @@ class Children:
             return None
         if self._monotonic() - place.since >= _STEADY_SECONDS:
             place.pause = _FIRST_PAUSE_SECONDS
+        return self._next_pause(place)
+
+    def _next_pause(self, place: _Place) -> float:
         pause, place.pause = place.pause, min(place.pause * 2, _LONGEST_PAUSE_SECONDS)
         return pause
+
+    def _let_go(self, place: _Place) -> None:
+        if place.link is not None:
+            place.link.close()
+            place.link = None
 
     def _wait(self) -> None:
         """Wait a moment, or until a child says something or is gone."""
         silent = [place.link for place in self._places if place.link is not None and place.admin is None]
         select.select(silent, [], [], _LOOK_SECONDS)
+
+    def _leave_nobody(self) -> None:
+        """Let those that are left when this one fails drain as on any other day, and kill what does not."""
+        left = [place.process for place in self._places if place.process is not None]
+        if left:
+            deadline = self._shutdown.request("its parent failed").deadline
+            for process in left:
+                process.terminate()
+            for process in left:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, deadline - self._monotonic()))
+        self._kill()
+        for place in self._places:
+            self._let_go(place)
 
     def _kill(self) -> None:
         for place in self._places:

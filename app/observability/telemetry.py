@@ -263,6 +263,10 @@ class Telemetry(OutboxEvents):
         """A parent has started a worker process."""
         self._say("info", "child.started", place=place, child_pid=pid)
 
+    def child_not_started(self, place: int, error: OSError, *, again_after: float) -> None:
+        """The system refused a parent another worker process; it is asked again after so many seconds."""
+        self._say("warning", "child.not_started", place=place, error=error.strerror, again_after=again_after)
+
     def child_ended(self, place: int, *, pid: int, exit_code: int, again_after: float | None) -> None:
         """A parent's worker process has ended; `again_after` seconds it is started anew, None: it is not."""
         level: Level = "warning" if exit_code else "info"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -29,15 +30,33 @@ CRASHES = "raise SystemExit(1)"
 IGNORES = SAYS_AND_WAITS.replace("lambda *_: os._exit(int(sys.argv[2]))", "signal.SIG_IGN")
 
 
-class Family:
-    """Children of a script, under a shutdown, with an ear for what is said of them."""
+LEAVES_A_WORD = """
+import json, os, signal, socket, sys
+def leave(*_):
+    os.write(1, b"left in order")
+    os._exit(0)
+link = socket.socket(fileno=int(sys.argv[1]))
+signal.signal(signal.SIGTERM, leave)
+link.sendall(json.dumps({"admin": "http://127.0.0.1:1"}).encode() + b"\\n")
+link.recv(1)
+"""
 
-    def __init__(self, script: str, count: int = 1, *, seconds: float = 10.0, code: int = 0) -> None:
+
+class Family:
+    """Children of a script, under a shutdown, with an ear for what is said of them.
+
+    The system refuses the first `refused` of them.
+    """
+
+    def __init__(
+        self, script: str, count: int = 1, *, seconds: float = 10.0, code: int = 0, refused: int = 0
+    ) -> None:
+        self._refusals = iter(range(refused))
         telemetry = Telemetry(metrics=Metrics())
         self.probe = Probe(telemetry)
         self.shutdown = Shutdown(drain_seconds=seconds, telemetry=telemetry)
         self.children = Children(
-            lambda number: command(script, number, code),
+            lambda number: self._command(script, number, code),
             count,
             environment=os.environ,
             shutdown=self.shutdown,
@@ -45,11 +64,16 @@ class Family:
         )
         self.is_up = threading.Event()
         self.codes: list[int] = []
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         self.codes.append(self.children.run(on_up=self.is_up.set))
+
+    def _command(self, script: str, number: int, code: int) -> Sequence[str]:
+        if next(self._refusals, None) is not None:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return command(script, number, code)
 
     def ended(self) -> int:
         self._thread.join(30)
@@ -98,3 +122,30 @@ def test_a_child_that_outlives_the_deadline_is_killed() -> None:
     assert family.is_up.wait(20)
     family.shutdown.request("SIGTERM")
     assert family.ended() == 137
+
+
+async def test_a_child_that_the_system_refuses_is_tried_again_and_the_others_go_on() -> None:
+    family = Family(SAYS_AND_WAITS, 2, refused=1)
+    refused = await family.probe.wait("child.not_started", within=20)
+    assert refused.facts == {"place": 0, "error": "Resource temporarily unavailable", "again_after": 1.0}
+    assert family.is_up.wait(20)
+    assert list(family.probe.of("child.ended")) == []
+    family.shutdown.request("SIGTERM")
+    assert family.ended() == 0
+
+
+def test_children_of_a_parent_that_fails_are_told_before_they_are_killed(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise RuntimeError("of the parent's own")
+
+    telemetry = Telemetry(metrics=Metrics())
+    children = Children(
+        lambda number: command(LEAVES_A_WORD, number, 0),
+        2,
+        environment=os.environ,
+        shutdown=Shutdown(drain_seconds=10.0, telemetry=telemetry),
+        telemetry=telemetry,
+    )
+    with pytest.raises(RuntimeError, match="own"):
+        children.run(on_up=fail)
+    assert capfd.readouterr().out == "left in order" * 2
