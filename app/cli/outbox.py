@@ -44,22 +44,27 @@ def status(
 def replay(
     row_ids: Annotated[list[str] | None, typer.Argument(help="Rows to stage again.")] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Stage every quarantined row again.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every quarantined row but those that are too old.")] = False,
+    may_double: Annotated[
+        bool, typer.Option("--may-double", help="Also rows that are too old: they may become a second job.")
+    ] = False,
     db: _Db = None,
 ) -> None:
     """Stage quarantined rows again, once what refused them is mended."""
     if bool(row_ids) == every:
         raise RequestInvalid("name rows, or --all", fix="list them with `outlast outbox status`")
+    if may_double and every:
+        raise RequestInvalid("--may-double is for rows that are named", fix="name each row that may become a second job")
     ids = None if every else [_row_id(text) for text in row_ids or ()]
 
     async def stage_again(control: OutboxControl) -> int:
-        return await control.replay(ids)
+        return await control.replay(ids, may_double=may_double)
 
     count = with_outbox(db, stage_again)
     if ids is not None and count < len(set(ids)):
         raise NotFound(
-            f"{len(set(ids)) - count} of {len(set(ids))} rows are not in quarantine; {count} are staged again",
-            fix="list the rows that are with `outlast outbox status`",
+            f"{len(set(ids)) - count} of {len(set(ids))} rows are not in quarantine, or too old; {count} are staged again",
+            fix="see `outlast outbox status`; one that is too old needs --may-double, and may become a second job",
         )
     say(f"{count} staged again")
 

@@ -32,9 +32,12 @@ class OutboxControl:
         view = await self._given().view(limit)
         return replace(view, items=tuple(item for item in view.items if tenant in {None, item.tenant}))
 
-    async def replay(self, ids: Sequence[OutboxId] | None) -> int:
-        """Stage quarantined rows again, these or all; gives their number. Repeating it is safe."""
-        return await self._given().replay(ids)
+    async def replay(self, ids: Sequence[OutboxId] | None, *, may_double: bool = False) -> int:
+        """Stage quarantined rows again, these or all; gives their number. Repeating it is safe.
+
+        Rows that are too old to know whether they were published are staged only when named, with `may_double`.
+        """
+        return await self._given().replay(ids, may_double=may_double)
 
     async def follow(self, job_id: JobId, absent: JobNotFound, *, tenant: str | None) -> JobId:
         """Give the job that a staged id's key led to.

@@ -80,10 +80,11 @@ class OutboxStore(Stager[TxT_contra], Protocol[TxT_contra]):
         """Give the outbox as it stands, with at most `limit` quarantined rows."""
         ...
 
-    async def replay(self, ids: Sequence[OutboxId] | None = None) -> int:
+    async def replay(self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False) -> int:
         """Stage quarantined rows again, these or all; gives their number. Others are left alone.
 
-        A stale row is published then: its staging is taken to be now.
+        A stale row may have been published: it is passed over unless it is named and `may_double` is said. It is
+        published then, its staging taken to be now.
         """
         ...
 

@@ -120,5 +120,6 @@ def test_the_command_line_shows_the_outbox_and_replays(outlast: Outlast, databas
     assert "staged 1, claimed 0, the oldest for " in outlast("outbox", "status").out
     outlast("outbox", "replay", str(wrong), code=4)
     outlast("outbox", "replay", code=2)
+    outlast("outbox", "replay", "--all", "--may-double", code=2)
     outlast("outbox", "replay", "nonsense", code=2)
     assert "0 staged again" in outlast("outbox", "replay", "--all").err

@@ -219,11 +219,16 @@ class MemoryOutbox:
                 items=tuple(items[:limit]),
             )
 
-    async def replay(self, ids: Sequence[OutboxId] | None = None) -> int:
+    async def replay(self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False) -> int:
         """Stage quarantined rows again."""
         with self._store.statement() as now:
             chosen = self._rows.keys() if ids is None else set(ids)
-            replayed = [row for row_id, row in self._rows.items() if row_id in chosen and row.refusal is not None]
+            takes_stale = may_double and ids is not None
+            replayed = [
+                row
+                for row_id, row in self._rows.items()
+                if row_id in chosen and row.refusal is not None and (takes_stale or row.refusal.code is not None)
+            ]
             for row in replayed:
                 row.refusal = row.quarantined_at = None
                 row.claims, row.staged_at = 0, now

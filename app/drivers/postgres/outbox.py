@@ -110,9 +110,9 @@ class PostgresOutbox:
         """Give the outbox as it stands."""
         return await outbox_view.view(self._db, limit)
 
-    async def replay(self, ids: Sequence[OutboxId] | None = None) -> int:
+    async def replay(self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False) -> int:
         """Stage quarantined rows again."""
-        count = await outbox_view.replay(self._db, self._looks, ids)
+        count = await outbox_view.replay(self._db, self._looks, ids, may_double=may_double)
         if count and self._rings is not None:
             await notify(self._rings, Wake.STAGED)
         return count

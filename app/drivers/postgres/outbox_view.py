@@ -31,7 +31,8 @@ where state = 2 order by refused_at desc, id desc limit $1"""
 _REPLAY = """
 update outlast.outbox
 set state = 0, claims = 0, staged_at = outlast.clock(), refused_at = null, refused_code = null, refused_why = null
-where state = 2 and ($1::uuid[] is null or id = any($1::uuid[]))"""
+where state = 2 and ($1::uuid[] is null and refused_code is not null
+  or id = any($1::uuid[]) and ($2 or refused_code is not null))"""
 
 _FORWARDED = "select job_id from outlast.source where source_id = $1"
 _IS_STAGED = "select exists(select from outlast.outbox where id = $1)"
@@ -53,10 +54,10 @@ async def view(db: Database, limit: int) -> OutboxView:
     )
 
 
-async def replay(db: Database, looks: Looks, ids: Sequence[OutboxId] | None) -> int:
-    """Stage quarantined rows again, these or all."""
+async def replay(db: Database, looks: Looks, ids: Sequence[OutboxId] | None, *, may_double: bool) -> int:
+    """Stage quarantined rows again, these or all; stale ones, which have no code, only as the protocol says."""
     chosen = None if ids is None else list(ids)
-    count = count_of(await db.run(lambda conn: conn.execute(db.in_schema(_REPLAY), chosen)))
+    count = count_of(await db.run(lambda conn: conn.execute(db.in_schema(_REPLAY), chosen, may_double)))
     looks.forget()
     return count
 
