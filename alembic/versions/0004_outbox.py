@@ -22,6 +22,15 @@ def instant(column: str, options: str = "not null") -> str:
     return f"{column} timestamptz {options} check ({column} >= '{low}' and {column} < '{high}')"
 
 
+def span(column: str) -> str:
+    """Give an interval column that every client can read back."""
+    return f"{column} interval check ({column} between interval '0' and interval '10000 years')"
+
+
+# A timeout in milliseconds; tags as one list of strings.
+TIMEOUT = "timeout_ms bigint check (timeout_ms between 1 and 315360000000000)"
+TAGS = "tags text[] check (coalesce(array_ndims(tags), 1) = 1 and array_position(tags, null) is null)"
+
 STATEMENTS = (
     # `state`: 0 staged, 1 claimed, 2 quarantined. Each has an index of its own, so that looking for rows in one state
     # costs nothing for those in another. `claims` is never taken back: a row that was claimed may have been published.
@@ -31,9 +40,9 @@ STATEMENTS = (
       claimed_by uuid, {instant("lease_until", "")},
       name text not null, queue text not null, priority smallint not null check (priority between 0 and 9),
       tenant text not null, payload text not null, max_attempts smallint not null, max_crashes smallint not null,
-      key text check (length(key) between 1 and 255), fp bigint not null default 0, dedupe_for interval,
-      {instant("run_at", "")}, max_queue_time interval, deadline interval, timeout_ms bigint, parent_id uuid,
-      enqueued_by text, traceparent text, tags text[], meta text,
+      key text check (length(key) between 1 and 255), fp bigint not null default 0, {span("dedupe_for")},
+      {instant("run_at", "")}, {span("max_queue_time")}, {span("deadline")}, {TIMEOUT}, parent_id uuid,
+      enqueued_by text, traceparent text, {TAGS}, meta text,
       {instant("refused_at", "")}, refused_code text, refused_why text,
       check ((state = 1) = (claimed_by is not null and lease_until is not null)),
       check ((state = 2) = (refused_at is not null and refused_why is not null))

@@ -54,7 +54,9 @@ def replay(
     if bool(row_ids) == every:
         raise RequestInvalid("name rows, or --all", fix="list them with `outlast outbox status`")
     if may_double and every:
-        raise RequestInvalid("--may-double is for rows that are named", fix="name each row that may become a second job")
+        raise RequestInvalid(
+            "--may-double is for rows that are named", fix="name each row that may become a second job"
+        )
     ids = None if every else [_row_id(text) for text in row_ids or ()]
 
     async def stage_again(control: OutboxControl) -> int:

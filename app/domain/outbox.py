@@ -137,6 +137,24 @@ def is_refused_for_ever(error: BaseException) -> TypeGuard[OutlastError]:
     return isinstance(error, OutlastError) and not error.retryable and error.code not in _PASSING
 
 
+def is_of_the_row(error: BaseException) -> bool:
+    """Say whether a row whose publishing alone ended like this is put aside: whatever is not the store's trouble.
+
+    Also what nobody foresaw, which would come again with every try; one odd row must not hold up those behind it.
+    """
+    if isinstance(error, OutlastError):
+        return error.code == "INTERNAL" or is_refused_for_ever(error)
+    return isinstance(error, Exception)
+
+
+def failure_of(row: StagedRow, error: BaseException) -> Refusal:
+    """Give what is written on a row that is put aside for whatever it ended with."""
+    if isinstance(error, OutlastError):
+        return refusal_of(row, error)
+    said = f"publishing it ended with {type(error).__name__}: {error}"[:300]
+    return Refusal(id=row.id, name=row.job.name, code="INTERNAL", message=said)
+
+
 # What mends by itself or by an operator's hand on the database, and says nothing about the row.
 _PASSING = frozenset({"SCHEMA_OUTDATED", "SETTINGS_INVALID", "INTERNAL", "NOT_IMPLEMENTED", "DRAINING", "QUEUE_FULL"})
 

@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..domain.errors import OutlastError
 from ..domain.job import Enqueued
-from ..domain.outbox import Pass, Refusal, RelayId, StagedRow, is_refused_for_ever, refusal_of, summed, unfit
+from ..domain.outbox import Pass, Refusal, RelayId, StagedRow, failure_of, is_of_the_row, summed, unfit
 from ..drivers.outbox import OutboxStore
 from ..drivers.protocol import JobDriver
 
@@ -94,8 +93,8 @@ class DriverPasses:
         for row, verdict in zip(fit, await self._enqueue(fit), strict=True):
             if isinstance(verdict, Enqueued):
                 answers.append((row, verdict))
-            elif is_refused_for_ever(verdict):
-                refusals.append(refusal_of(row, verdict))
+            elif is_of_the_row(verdict):
+                refusals.append(failure_of(row, verdict))
             else:
                 failure = failure or verdict
         await self._let_go(answers, refusals)
@@ -108,8 +107,8 @@ class DriverPasses:
         """Enqueue all at once, or each by itself when one is refused: it must not refuse the others."""
         try:
             return await self._driver.enqueue_many([row.job for row in rows])
-        except OutlastError as error:
-            if not is_refused_for_ever(error):
+        except Exception as error:
+            if not is_of_the_row(error):
                 raise
         few = asyncio.Semaphore(_AT_ONCE)
 

@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from app.domain.outbox import RELAY_LEASE, Pass
-from app.drivers.postgres import outbox_claim, outbox_publish
+from app.drivers.postgres import enqueue_columns, outbox_claim, outbox_publish
 from app.drivers.postgres.connect import connect
 from app.drivers.postgres.outbox import PostgresOutbox
 from app.drivers.postgres.outbox_looks import MARGIN, WHOLE_EVERY, Looks
 from app.drivers.postgres.outbox_rows import MAX_BYTES
+from app.outbox.passes import DriverPasses, Passes, SharedPasses
 from tests.support.drivers import PostgresEnv, new_job, postgres_env
 from tests.support.outbox import BATCH, PostgresOutboxEnv, ids, new_relay
 
@@ -70,6 +72,67 @@ async def test_one_bad_value_quarantines_its_row_and_leaves_the_others(outbox: P
     assert all([await outbox.is_there(job_id) for job_id in right])
     assert (await outbox.view()).items[0].code == "REQUEST_INVALID"
     assert await outbox.publish() == Pass()
+
+
+@pytest.mark.parametrize("way", ["publish", "claim"])
+async def test_a_row_that_nobody_foresaw_is_put_aside_and_the_others_are_published(
+    env: PostgresEnv, outbox: PostgresOutboxEnv, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    wrong = await outbox.staged(tags=("odd",))
+    right = [await outbox.staged() for _ in range(3)]
+
+    def array(values: tuple[str, ...]) -> str:
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(enqueue_columns, "_array", array)
+    done = await passes_of(way, env, outbox).once(BATCH)
+    assert (done.published, ids(done.quarantined)) == (3, [wrong])
+    assert all([await outbox.is_there(job_id) for job_id in right])
+    (item,) = (await outbox.view()).items
+    assert (item.code, item.message) == ("INTERNAL", "publishing it ended with AttributeError: no such thing")
+
+
+@pytest.mark.parametrize("way", ["publish", "claim"])
+async def test_a_row_that_is_refused_with_a_code_of_no_known_meaning_is_put_aside(
+    env: PostgresEnv, outbox: PostgresOutboxEnv, way: str
+) -> None:
+    wrong = await outbox.staged(queue="odd")
+    await outbox.staged()
+    async with outbox.engine.begin() as connection:
+        await connection.exec_driver_sql(
+            "create function refuse() returns trigger language plpgsql as"
+            " $$ begin raise exception 'no' using errcode = 'ZZ123'; end $$"
+        )
+        await connection.exec_driver_sql(
+            "create trigger refuse before insert on outlast.job for each row when (new.queue = 'odd')"
+            " execute function refuse()"
+        )
+    done = await passes_of(way, env, outbox).once(BATCH)
+    assert (done.published, ids(done.quarantined)) == (1, [wrong])
+
+
+def passes_of(way: str, env: PostgresEnv, outbox: PostgresOutboxEnv) -> Passes:
+    return SharedPasses(outbox.store) if way == "publish" else DriverPasses(outbox.store, env.driver, new_relay())
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "tags = array['a', null]",
+        "tags = array[array['a'], array['b']]",
+        "deadline = '10001 years'",
+        "dedupe_for = '-1 second'",
+        "max_queue_time = '170000000 years'",
+        "timeout_ms = 9223372036854775807",
+        "timeout_ms = 0",
+    ],
+)
+async def test_a_row_that_no_relay_could_read_cannot_be_written(outbox: PostgresOutboxEnv, odd: str) -> None:
+    await outbox.staged(tags=("a", "b"), timeout=timedelta(seconds=1))
+    async with outbox.engine.begin() as connection:
+        with pytest.raises(DBAPIError, match="check constraint|multidimensional"):
+            await connection.exec_driver_sql(f"update outlast.outbox set {odd}")
+    assert (await outbox.publish()).published == 1
 
 
 async def test_many_rows_with_one_key_cost_no_statement_each(env: PostgresEnv, outbox: PostgresOutboxEnv) -> None:

@@ -48,9 +48,7 @@ class Family:
     The system refuses the first `refused` of them.
     """
 
-    def __init__(
-        self, script: str, count: int = 1, *, seconds: float = 10.0, code: int = 0, refused: int = 0
-    ) -> None:
+    def __init__(self, script: str, count: int = 1, *, seconds: float = 10.0, code: int = 0, refused: int = 0) -> None:
         self._refusals = iter(range(refused))
         telemetry = Telemetry(metrics=Metrics())
         self.probe = Probe(telemetry)

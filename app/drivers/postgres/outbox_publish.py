@@ -6,13 +6,13 @@ enqueue locks, in its order. Called by `outbox`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from ...domain.errors import OutlastError
 from ...domain.job import Enqueued
-from ...domain.outbox import Pass, StagedRow, is_refused_for_ever, refusal_of, summed, unfit
+from ...domain.outbox import Pass, StagedRow, failure_of, is_of_the_row, summed, unfit
 from ..protocol import Wake
 from .database import Database, Raw
 from .enqueue import store_within
@@ -57,9 +57,9 @@ async def publish(db: Database, looks: Looks, batch: int) -> Pass:
             tries += 1
             if tries >= _TRIES:
                 raise
-        except OutlastError as error:
+        except Exception as error:
             looks.forget()
-            if is_careful or not is_refused_for_ever(error):
+            if is_careful or not is_of_the_row(error):
                 raise
             is_careful = True  # one bad value fails its whole statement: find it
         else:
@@ -85,10 +85,10 @@ class _Publish:
         while fit:
             leaders, followers = _by_key(fit)
             for row, verdict in zip(leaders, await self._store(leaders), strict=True):
-                if not isinstance(verdict, OutlastError):
+                if isinstance(verdict, Enqueued):
                     answers.append((row, verdict))
-                elif is_refused_for_ever(verdict):
-                    refusals[row.id] = refusal_of(row, verdict)
+                elif is_of_the_row(verdict):
+                    refusals[row.id] = failure_of(row, verdict)
                 else:
                     raise verdict
             led, fit = _led(followers, answers)
@@ -110,27 +110,29 @@ class _Publish:
             sources = [row.id for row, _ in led], [answer.id for _, answer in led]
             await self.conn.execute(self.db.in_schema(_REMEMBER), *sources)
 
-    async def _store(self, rows: Sequence[StagedRow]) -> Sequence[Enqueued | OutlastError]:
-        names = await name_ids(self.db, (row.job.name for row in rows))
+    async def _store(self, rows: Sequence[StagedRow]) -> Sequence[Enqueued | Exception]:
         if not self.is_careful:
-            return await self._store_within(rows, names)
-        return [await self._store_alone(row, names) for row in rows]
+            return await self._store_within(rows)
+        return [await self._store_alone(row) for row in rows]
 
-    async def _store_alone(self, row: StagedRow, names: Mapping[str, int]) -> Enqueued | OutlastError:
+    async def _store_alone(self, row: StagedRow) -> Enqueued | Exception:
         try:
             async with self.conn.transaction():  # a savepoint
-                return (await self._store_within([row], names))[0]
+                return (await self._store_within([row]))[0]
+        except HalfWonError:
+            raise
         except Exception as error:
-            known = translate(error)
-            if known is None or not is_refused_for_ever(known):
+            known = translate(error) or error
+            if isinstance(known, Taken) or not is_of_the_row(known):
                 raise
             return known
 
-    async def _store_within(
-        self, rows: Sequence[StagedRow], names: Mapping[str, int]
-    ) -> Sequence[Enqueued | OutlastError]:
+    async def _store_within(self, rows: Sequence[StagedRow]) -> Sequence[Enqueued | OutlastError]:
         jobs = [row.job for row in rows]
-        return await store_within(self.db, self.conn, jobs, names, is_repeated=self.is_repeated) if jobs else ()
+        if not jobs:
+            return ()
+        names = await name_ids(self.db, (job.name for job in jobs))
+        return await store_within(self.db, self.conn, jobs, names, is_repeated=self.is_repeated)
 
 
 def _by_key(rows: Sequence[StagedRow]) -> tuple[list[StagedRow], list[StagedRow]]:
