@@ -178,6 +178,11 @@ async def test_a_session_rings_for_what_its_commit_made_visible_and_for_nothing_
             await send.enqueue({"order_id": 3}, session=session)
             await session.commit()
             assert rings == ["ring", "ring"]
+            async with session.begin_nested():
+                await send.enqueue({"order_id": 4}, session=session)
+            assert rings == ["ring", "ring"]
+            await session.commit()
+            assert rings == ["ring", "ring", "ring"]
 
 
 async def test_a_commit_after_the_drivers_loop_has_ended_succeeds(driver: PostgresDriver, engine: AsyncEngine) -> None:

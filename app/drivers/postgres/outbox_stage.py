@@ -169,7 +169,8 @@ def _ring_after_commit(session: Session, on_commit: OnCommit) -> None:
     if _HAS_STAGED not in session.info:
 
         def committed(its: Session) -> None:
-            if its.info.get(_HAS_STAGED):
+            # A savepoint's release tells of itself here, too: nothing is visible yet.
+            if not its.in_nested_transaction() and its.info.get(_HAS_STAGED):
                 its.info[_HAS_STAGED] = False
                 on_commit()
 
