@@ -60,7 +60,7 @@ OUTBOX = (
             Mutant("followers: remembered", "            await self._remember(led)\n"),
             Mutant(
                 "refused rows stay",
-                "if not isinstance(verdict, OutlastError):\n                    answers",
+                "if isinstance(verdict, Enqueued):\n                    answers",
                 "if True:\n                    answers",
             ),
             Mutant("careful after a bad value", "is_careful = True", "raise"),
