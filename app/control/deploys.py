@@ -26,21 +26,29 @@ class DeployControl:
     def __init__(self, driver: JobDriver) -> None:
         self._driver = driver
 
-    async def list(self, *, limit: int, before: int | None) -> Document:
-        """Give the newest reports, those of worker ids below `before`, and which job types never read their signal."""
+    async def list(self, *, limit: int, before: int | None, tenant: str | None) -> Document:
+        """Give the newest reports, those of worker ids below `before`, and which job types never read their signal.
+
+        Job types and runs are only those of one tenant, if named; a report's own counts are of all.
+        """
         views = await self._driver.drains(limit=limit, before=None if before is None else WorkerId(before))
-        ignored = Counter(one.run.name for view in views for one in view.runs if one.run.has_ignored)
+        ignored = Counter(one.run.name for view in views for one in _of(tenant, view.runs) if one.run.has_ignored)
         ranked = sorted(ignored.items(), key=lambda entry: (-entry[1], entry[0]))
         return {
-            "items": [_deploy_document(view) for view in views],
+            "items": [_deploy_document(view, tenant) for view in views],
             "never_acknowledged": [{"job_type": name, "count": count} for name, count in ranked],
             "next_before": str(views[-1].worker_id) if len(views) == limit else None,
         }
 
 
-def _deploy_document(view: DrainView) -> Document:
-    cut = [one for one in view.runs if one.run.fate in CUT]
-    by_name = sorted(view.runs, key=lambda one: one.run.name)
+def _of(tenant: str | None, runs: Sequence[RunAgain]) -> Sequence[RunAgain]:
+    return runs if tenant is None else [one for one in runs if one.tenant == tenant]
+
+
+def _deploy_document(view: DrainView, tenant: str | None) -> Document:
+    shown = _of(tenant, view.runs)
+    cut = [one for one in shown if one.run.fate in CUT]
+    by_name = sorted(shown, key=lambda one: one.run.name)
     return {
         "worker_id": str(view.worker_id),
         "host": view.host,

@@ -25,18 +25,19 @@ class DrainControl:
     status: Callable[[], DrainStatus]
     begin: Callable[[str], object]
 
-    def here(self) -> Document:
-        """Give this process's drain."""
-        return drain_document(self.status())
+    def here(self, *, tenant: str | None = None) -> Document:
+        """Give this process's drain; of the runs it holds list only one tenant's, if named."""
+        return drain_document(self.status(), tenant=tenant)
 
-    def start(self, *, by: str) -> Document:
+    def start(self, *, by: str, tenant: str | None = None) -> Document:
         """Begin this process's drain, or join the one under way, and give it. Idempotent."""
         self.begin(f"asked for by {by}")
-        return self.here()
+        return self.here(tenant=tenant)
 
 
-def drain_document(status: DrainStatus) -> Document:
-    """Give one process's drain; of a great many held runs only the first are listed."""
+def drain_document(status: DrainStatus, *, tenant: str | None = None) -> Document:
+    """Give one process's drain; of a great many held runs only the first are listed, and all are counted."""
+    listed = [run for run in status.held if tenant in {None, run.tenant}]
     return {
         "state": status.state.value,
         "role": "+".join(status.roles),
@@ -47,7 +48,7 @@ def drain_document(status: DrainStatus) -> Document:
         "deadline_at": status.deadline_at,
         "remaining_ms": None if status.remaining is None else round(status.remaining * 1000),
         "in_flight_count": len(status.held),
-        "in_flight": [_held_document(run, status.now) for run in status.held[:MOST_SHOWN]],
+        "in_flight": [_held_document(run, status.now) for run in listed[:MOST_SHOWN]],
         "completed": status.tally.completed,
         "interrupted": status.tally.interrupted,
         "abandoned": status.tally.abandoned,

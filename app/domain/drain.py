@@ -57,10 +57,14 @@ class DrainReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAgain:
-    """A run of a drained worker, and how long after its end there the job was claimed again; None when it was not."""
+    """A run of a drained worker, and how long after its end there the job was claimed again; None when it was not.
+
+    `tenant` is None for a job that is kept no more.
+    """
 
     run: DrainedRun
     claimed_after: timedelta | None
+    tenant: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ class Drain(Answer):
     deadline_at: datetime | None = Field(description="When the process is gone.")
     remaining_ms: int | None
     in_flight_count: int
-    in_flight: list[HeldRun] = Field(description="The runs in hand, 200 at most.")
+    in_flight: list[HeldRun] = Field(description="The runs in hand that the caller may see, 200 at most.")
     completed: int = Field(description="Runs that were told to stop and came to their end instead.")
     interrupted: int = Field(description="Runs that stopped because they were told, counted in no budget.")
     abandoned: int = Field(description="Runs that did not end; whoever takes them over reports them interrupted.")

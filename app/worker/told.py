@@ -174,6 +174,7 @@ def _held(run: Run, told: tuple[Run, float] | None) -> HeldRun:
     return HeldRun(
         job_id=str(run.job.token.job_id),
         job_type=run.job.name,
+        tenant=run.job.tenant,
         told_at=None if told is None else told[1],
         is_acknowledged=run.signal.is_read or (run.has_begun and not run.is_body_running),
     )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from app.domain.drain import DrainReport
 from app.domain.job import WorkerId
 from app.domain.ledger import CAUSE_DRAIN
 from app.domain.outcome import Interrupted
+from app.http.auth import Identity, Scope
 from app.http.drain_answers import DeployList
 from tests.conformance.test_drains import report, run_of
 from tests.http.api import Api
@@ -49,6 +52,25 @@ async def test_a_deploy_is_told_by_worker_by_job_type_and_by_job(each_api: Api) 
         (str(mail.token.job_id), "interrupted", True, 2000),
         (str(deaf.token.job_id), "abandoned", False, None),
     ]
+
+
+async def test_runs_of_other_tenants_are_counted_and_not_shown(each_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = each_api.env
+    worker = await env.register()
+    await env.driver.enqueue_many([new_job("mail.send", tenant="acme"), new_job("shop.import", tenant="other")])
+    claims = await env.claim(worker, names=NAMES)
+    await report(env, worker, *(run_of(one, "abandoned", has_ignored=True) for one in claims))
+    monkeypatch.setattr(
+        each_api.services.auth,
+        "authenticate",
+        lambda _headers: Identity(name="acme", tenant="acme", scopes=frozenset(Scope)),
+    )
+    seen = await shown(each_api)
+    (deploy,) = seen.items
+    assert deploy.abandoned == 2
+    assert [one.job_type for one in deploy.job_types] == ["mail.send"]
+    assert [one.job_type for one in deploy.cut] == ["mail.send"]
+    assert [(one.job_type, one.count) for one in seen.never_acknowledged] == [("mail.send", 1)]
 
 
 async def test_job_types_that_never_read_their_signal_are_ranked(api: Api) -> None:

@@ -7,14 +7,17 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import httpx
 import pytest
 
 from app.control.drain import DrainControl
+from app.control.render import Document
 from app.domain.drain import DrainShown
 from app.http.drain_answers import Drain, FleetDrain
 from app.lifecycle.shutdown import Shutdown
+from app.lifecycle.status import HeldRun
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
 from tests.http.api import Api
@@ -68,6 +71,15 @@ async def test_strangers_neither_see_nor_begin_a_drain(locked: Api) -> None:
     assert not locked.leaving.is_draining
 
 
+def test_runs_of_other_tenants_are_counted_and_not_shown(leaving: Shutdown) -> None:
+    held = tuple(HeldRun(job_id=tenant, job_type="t", tenant=tenant) for tenant in ("acme", "other"))
+    control = DrainControl(status=lambda: replace(leaving.status(), held=held), begin=leaving.request)
+    for shown in (control.here(tenant="acme"), control.start(by="ann", tenant="acme")):
+        assert shown["in_flight_count"] == 2
+        assert [run["job_id"] for run in cast("list[Document]", shown["in_flight"])] == ["acme"]
+    assert len(cast("list[Document]", control.here()["in_flight"])) == 2
+
+
 @pytest.fixture
 def leaving() -> Shutdown:
     return Shutdown(drain_seconds=25, telemetry=Telemetry(metrics=Metrics()))
@@ -91,7 +103,9 @@ def test_the_admin_listener_shows_and_begins_the_drain_without_a_loop(admin: htt
     assert admin.post("/v1/drain").status_code == 202
 
 
-@pytest.mark.parametrize("header", ["Origin", "Via", "Forwarded", "X-Forwarded-For"])
+@pytest.mark.parametrize(
+    "header", ["Origin", "Via", "Forwarded", "X-Forwarded-For"]
+)
 def test_who_speaks_for_others_cannot_drain_over_the_admin_listener(
     header: str, admin: httpx.Client, leaving: Shutdown
 ) -> None:

@@ -42,11 +42,13 @@ def _view(store: Store, drained: Drained) -> DrainView:
 
 def _again(store: Store, run: DrainedRun, ended_at: datetime) -> RunAgain:
     again = _claimed_again(store, run) if run.fate in CUT else None
+    envelope = store.envelopes.get(run.job_id)
+    tenant = None if envelope is None else envelope.job.tenant
     if again is None:
-        return RunAgain(run=run, claimed_after=None)
+        return RunAgain(run=run, claimed_after=None, tenant=tenant)
     rows = store.ledger.get(run.job_id, ())
     own = (row.ended_at for row in rows if row.number == run.claim_no and row.cause == CAUSE_DRAIN)
-    return RunAgain(run=run, claimed_after=again - next(own, ended_at))
+    return RunAgain(run=run, claimed_after=again - next(own, ended_at), tenant=tenant)
 
 
 def _claimed_again(store: Store, run: DrainedRun) -> datetime | None:

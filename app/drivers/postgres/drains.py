@@ -33,6 +33,7 @@ with recent as materialized (
   select * from outlast.drain where $2::int is null or worker < $2 order by worker desc limit $1)
 select d.worker, d.host, d.code_version, d.reason, d.started_at, d.ended_at,
   r.job_id, r.claim_no, r.name, r.fate, r.ignored,
+  (select j.tenant from outlast.job j where j.id = r.job_id) as tenant,
   case when r.fate in ('interrupted', 'abandoned') then
     coalesce(
       (select a.started_at from outlast.attempt a
@@ -93,4 +94,4 @@ def _again(row: Row) -> RunAgain:
         fate=row["fate"],
         has_ignored=row["ignored"],
     )
-    return RunAgain(run=run, claimed_after=row["claimed_after"])
+    return RunAgain(run=run, claimed_after=row["claimed_after"], tenant=row["tenant"])

@@ -60,9 +60,10 @@ _EXAMPLE = {
     response_model=None,
     responses={200: answer(DeployList, "Newest first.", _EXAMPLE), **problems()},
 )
-async def list_deploys(services: Services, _identity: Reader, params: Annotated[DeployParams, Query()]) -> Response:
+async def list_deploys(services: Services, identity: Reader, params: Annotated[DeployParams, Query()]) -> Response:
     """Give the reports of drained workers: what was cut, finished and abandoned, and how soon it was claimed again.
 
     Job types whose handlers were cut without ever having read their signal are ranked. The newest 1,000 reports stay.
+    Job types and runs are those the caller may see; the counts of a report are of all.
     """
-    return reply(await services.deploys.list(limit=params.limit, before=params.before))
+    return reply(await services.deploys.list(limit=params.limit, before=params.before, tenant=identity.tenant))

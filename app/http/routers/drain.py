@@ -45,16 +45,16 @@ _DRAINING = {
 )
 async def get_drain(
     services: Services,
-    _identity: Reader,
+    identity: Reader,
     scope: Annotated[
         Literal["process", "fleet"], Query(description="This process, or the workers behind the store.")
     ] = "process",
 ) -> Response:
-    """Show this process's drain: phase, deadline, every run in hand and whether it has heard.
+    """Show this process's drain: phase, deadline, the runs in hand and whether they have heard.
 
     The admin listener answers the same without a key, also while the process's event loop is blocked.
     """
-    return reply(services.drain.here() if scope == "process" else await services.fleet.draining())
+    return reply(services.drain.here(tenant=identity.tenant) if scope == "process" else await services.fleet.draining())
 
 
 @router.post(
@@ -71,4 +71,4 @@ async def start_drain(request: Request, services: Services, identity: Operator) 
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     sent.parse(NoBody)
-    return reply(services.drain.start(by=identity.name), status=202)
+    return reply(services.drain.start(by=identity.name, tenant=identity.tenant), status=202)
