@@ -30,7 +30,9 @@ _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _MOST_SKIPPED = 65_536
 # What a browser sends with a page's request, and a proxy with somebody else's.
-_FOR_OTHERS = ("Origin", "Forwarded", "X-Forwarded-For", "Via")
+_FOR_OTHERS = ("origin", "forwarded", "via", "x-forwarded-", "x-real-ip", "x-envoy-")
+# Not all of 127.0.0.0/8: a mesh's sidecar hands on what it took from the network from another address of it.
+_THIS_MACHINE = frozenset({ip_address("127.0.0.1"), ip_address("::1")})
 _NOT_FOUND: _Answer = (404, _TEXT, b"not found\n")
 
 
@@ -167,7 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_own_machine(self) -> bool:
         """Say whether the caller is here: no proxy that speaks for others, and no page in a browser."""
-        return _is_loopback(self.client_address[0]) and not any(name in self.headers for name in _FOR_OTHERS)
+        is_here = _is_this_machine(self.client_address[0])
+        return is_here and not any(name.lower().startswith(_FOR_OTHERS) for name in self.headers)
 
     def _skip_body(self) -> None:
         """Read past a small body: an answer to a client that is still sending may be lost."""
@@ -213,9 +216,9 @@ def _line(document: Mapping[str, object]) -> bytes:
     return render(document) + b"\n"
 
 
-def _is_loopback(host: str) -> bool:
+def _is_this_machine(host: str) -> bool:
     address = ip_address(host)
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+    return (getattr(address, "ipv4_mapped", None) or address) in _THIS_MACHINE
 
 
 def _word(*, is_well: bool) -> _Answer:

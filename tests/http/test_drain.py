@@ -104,12 +104,20 @@ def test_the_admin_listener_shows_and_begins_the_drain_without_a_loop(admin: htt
 
 
 @pytest.mark.parametrize(
-    "header", ["Origin", "Via", "Forwarded", "X-Forwarded-For"]
+    "header", ["Origin", "Via", "Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-Envoy-External-Address"]
 )
 def test_who_speaks_for_others_cannot_drain_over_the_admin_listener(
     header: str, admin: httpx.Client, leaving: Shutdown
 ) -> None:
     assert admin.post("/v1/drain", headers={header: "http://example.org"}).status_code == 403
+    assert not leaving.is_draining
+
+
+def test_a_sidecar_that_hands_on_from_its_own_loopback_address_cannot_drain(
+    admin: httpx.Client, leaving: Shutdown
+) -> None:
+    with httpx.Client(base_url=admin.base_url, transport=httpx.HTTPTransport(local_address="127.0.0.6")) as sidecar:
+        assert sidecar.post("/v1/drain").status_code == 403
     assert not leaving.is_draining
 
 
@@ -122,8 +130,8 @@ def test_other_machines_cannot_drain_over_the_admin_listener(leaving: Shutdown) 
     try:
         url = f"http://{own}:{served.port}/v1/drain"
         assert httpx.get(url).status_code == 200
-        assert httpx.post(url).status_code == (202 if own.startswith("127.") else 403)
-        assert leaving.is_draining is own.startswith("127.")
+        assert httpx.post(url).status_code == (202 if own == "127.0.0.1" else 403)
+        assert leaving.is_draining is (own == "127.0.0.1")
     finally:
         served.stop()
 
