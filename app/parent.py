@@ -60,10 +60,10 @@ class Parent:
         self._children = Children(
             self._command, count, environment=environment, shutdown=self._shutdown, telemetry=telemetry
         )
-        family = Family(self._children.at, count=count, status=self._shutdown.status)
+        family = Family(self._children.at, wanted=lambda: self._children.wanted, status=self._shutdown.status)
         probes = AdminProbes(
             is_live=lambda: True,  # a child whose loop hangs ends itself and is started again
-            is_started=lambda: len(self._children.at()) == count,
+            is_started=lambda: len(self._children.at()) == self._children.wanted,
             readiness=family.readiness,
             metrics=family.metrics,
             drain=_FamilyDrain(family=family, begin=self._shutdown.request),

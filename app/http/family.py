@@ -31,11 +31,11 @@ Answer = tuple[int, bytes]
 
 
 class Family:
-    """The children of one parent, asked over their admin listeners. `status` is the parent's own drain."""
+    """The children of one parent, asked over their admin listeners; `wanted` is how many are to run. `status` is the parent's own drain."""
 
-    def __init__(self, children: Children, *, count: int, status: Callable[[], DrainStatus]) -> None:
+    def __init__(self, children: Children, *, wanted: Callable[[], int], status: Callable[[], DrainStatus]) -> None:
         self._children = children
-        self._count = count
+        self._wanted = wanted
         self._status = status
         self._metrics = SummedMetrics()
         self._drains: dict[int, dict[str, Any]] = {}  # the last one seen of each, also of those that are gone
@@ -45,7 +45,7 @@ class Family:
         if self._status().state is not DrainState.RUNNING:
             return Readiness(trouble=Trouble.DRAINING)
         answers = self._ask("/readyz")
-        if len(answers) < self._count:
+        if len(answers) < self._wanted():
             return Readiness(trouble=Trouble.STARTING)
         bad = next((body for status, body in answers.values() if status != HTTPStatus.OK), None)
         return Readiness() if bad is None else Readiness(trouble=Trouble(json.loads(bad)["reason"]))

@@ -89,6 +89,11 @@ class Children:
             if process is not None
         )
 
+    @property
+    def wanted(self) -> int:
+        """Give how many are to run: those that left by themselves are not replaced. Any thread."""
+        return sum(not place.is_over for place in self._places)
+
     def run(self, *, on_up: Callable[[], None]) -> int:
         """Keep the children until the shutdown is told and all have ended; gives the worst of their exit codes.
 
@@ -101,13 +106,18 @@ class Children:
                 self._tell_once()
                 for place in self._places:
                     self._look(place)
-                if not is_up and all(place.admin is not None for place in self._places):
+                if not is_up and self._is_up():
                     is_up = True
                     on_up()
                 self._wait()
         finally:
             self._leave_nobody()
         return max(place.code for place in self._places)
+
+    def _is_up(self) -> bool:
+        """Say whether some run, and each of those has said where it is."""
+        left = [place for place in self._places if not place.is_over]
+        return bool(left) and all(place.admin is not None for place in left)
 
     def _tell_once(self) -> None:
         """Forward the one signal; and end by force what outlives its own watchdog."""
@@ -118,6 +128,8 @@ class Children:
             self._is_told = True
             self._telemetry.drain_started(cause=notice.cause, seconds=notice.seconds)
             for place in self._places:
+                if place.process is None and place.due is not None:
+                    place.code = 0  # the crash before this pause is not how the drain ends
                 place.due = None
                 if place.process is not None:
                     place.process.send_signal(signal.SIGTERM)

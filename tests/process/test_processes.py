@@ -138,6 +138,9 @@ async def test_a_child_that_was_asked_to_leave_is_not_started_again(fleet: Fleet
     first, second = await store.driver.workers()
     await store.driver.ask_drain(first.id, by="ann")
     await eventually(lambda: len(parent.said("child.ended")) == 1, "it leaves")
+    async with httpx.AsyncClient(base_url=parent.admin, timeout=10) as client:
+        assert (await client.get("/readyz")).status_code == 200, "the other one is all that is wanted"
+        assert (await client.get("/startupz")).status_code == 200
     await store.driver.ask_drain(second.id, by="ann")
     assert await parent.gone() == 0
     assert len(parent.said("child.started")) == 2
