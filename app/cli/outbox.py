@@ -65,7 +65,8 @@ def replay(
     count = with_outbox(db, stage_again)
     if ids is not None and count < len(set(ids)):
         raise NotFound(
-            f"{len(set(ids)) - count} of {len(set(ids))} rows are not in quarantine, or too old; {count} are staged again",
+            f"{len(set(ids)) - count} of {len(set(ids))} rows are not in quarantine, or too old; "
+            f"{count} are staged again",
             fix="see `outlast outbox status`; one that is too old needs --may-double, and may become a second job",
         )
     say(f"{count} staged again")

@@ -60,6 +60,14 @@ class StagedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """Rows that a relay has taken for a lease. `is_full`: it took as many, or as much, as it may."""
+
+    rows: tuple[StagedRow, ...]
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a row is never published as it is. `code` is None for a stale one. Quarantined rows wait for an operator."""
 

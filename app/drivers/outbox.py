@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..domain.job import JobId, NewJob
-from ..domain.outbox import OutboxId, OutboxView, Pass, Refusal, RelayId, StagedRow
+from ..domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId
 
 TxT_contra = TypeVar("TxT_contra", contravariant=True)
 
@@ -54,7 +54,7 @@ class OutboxStore(Stager[TxT_contra], Protocol[TxT_contra]):
         """
         ...
 
-    async def claim(self, relay_id: RelayId, batch: int) -> tuple[StagedRow, ...]:
+    async def claim(self, relay_id: RelayId, batch: int) -> Claimed:
         """Take up to `batch` staged rows for one `RELAY_LEASE`, to publish them elsewhere."""
         ...
 

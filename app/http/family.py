@@ -31,7 +31,10 @@ Answer = tuple[int, bytes]
 
 
 class Family:
-    """The children of one parent, asked over their admin listeners; `wanted` is how many are to run. `status` is the parent's own drain."""
+    """The children of one parent, asked over their admin listeners.
+
+    `wanted` is how many are to run, `status` is the parent's own drain.
+    """
 
     def __init__(self, children: Children, *, wanted: Callable[[], int], status: Callable[[], DrainStatus]) -> None:
         self._children = children

@@ -32,7 +32,10 @@ class DrainPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRun:
-    """A run that has not ended, of one tenant. `told_at` is when it was told to stop, `is_acknowledged` whether it has read that."""
+    """A run that has not ended, of one tenant.
+
+    `told_at` is when it was told to stop, `is_acknowledged` whether it has read that.
+    """
 
     job_id: str
     job_type: str

@@ -63,14 +63,14 @@ class DriverPasses:
         if self._is_doubtful:
             await self._outbox.release(self._relay_id)
         self._is_doubtful = True
-        rows = await self._outbox.claim(self._relay_id, batch)
-        done = await self._publish(rows) if rows else Pass()
+        claimed = await self._outbox.claim(self._relay_id, batch)
+        done = await self._publish(claimed.rows) if claimed.rows else Pass()
         self._is_doubtful = False
         return Pass(
             published=done.published,
             deduped=done.deduped,
             quarantined=done.quarantined,
-            is_full=len(rows) >= batch,
+            is_full=claimed.is_full,
         )
 
     async def leave(self) -> None:

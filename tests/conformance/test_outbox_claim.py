@@ -13,20 +13,20 @@ def refusal(row_id: OutboxId) -> Refusal:
 async def test_a_claimed_row_is_nobody_elses_until_its_lease_is_over(outbox: Outbox) -> None:
     staged = await outbox.staged()
     first, second = new_relay(), new_relay()
-    assert ids(await outbox.store.claim(first, BATCH)) == [staged]
-    assert await outbox.store.claim(second, BATCH) == ()
-    assert await outbox.store.claim(first, BATCH) == ()
+    assert ids((await outbox.store.claim(first, BATCH)).rows) == [staged]
+    assert (await outbox.store.claim(second, BATCH)).rows == ()
+    assert (await outbox.store.claim(first, BATCH)).rows == ()
     await outbox.env.advance(RELAY_LEASE)
     assert await outbox.store.recover() == 1
     assert await outbox.store.recover() == 0
-    assert ids(await outbox.store.claim(second, BATCH)) == [staged]
+    assert ids((await outbox.store.claim(second, BATCH)).rows) == [staged]
 
 
 async def test_a_claim_takes_at_most_the_batch_and_gives_the_job_with_its_source(outbox: Outbox) -> None:
     first = await outbox.staged(key="a")
     await outbox.env.advance(RELAY_LEASE)
     await outbox.staged()
-    (row,) = await outbox.store.claim(new_relay(), 1)
+    (row,) = (await outbox.store.claim(new_relay(), 1)).rows
     assert (row.job.id, row.job.source_id, row.job.key, row.is_stale) == (first, first, "a", False)
     assert row.staged_at == outbox.env.now() - RELAY_LEASE
 
@@ -64,7 +64,7 @@ async def test_a_release_hands_back_everything_at_once(outbox: Outbox) -> None:
     relay = new_relay()
     await outbox.store.claim(relay, 2)
     assert await outbox.store.release(relay) == 2
-    assert sorted(ids(await outbox.store.claim(new_relay(), BATCH))) == sorted(staged)
+    assert sorted(ids((await outbox.store.claim(new_relay(), BATCH)).rows)) == sorted(staged)
 
 
 async def test_ended_rows_are_gone(outbox: Outbox) -> None:

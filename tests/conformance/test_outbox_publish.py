@@ -155,7 +155,7 @@ async def test_a_payload_that_is_no_json_is_quarantined(outbox: Outbox, passes: 
 
 async def test_rows_of_a_lost_relay_are_published_once_its_lease_is_over(outbox: Outbox, passes: Passes) -> None:
     staged = await outbox.staged()
-    assert ids(await outbox.store.claim(new_relay(), BATCH)) == [staged]
+    assert ids((await outbox.store.claim(new_relay(), BATCH)).rows) == [staged]
     assert await outbox.store.recover() == 0
     assert await passes.once(BATCH) == Pass()
     await outbox.env.advance(RELAY_LEASE)
@@ -165,7 +165,7 @@ async def test_rows_of_a_lost_relay_are_published_once_its_lease_is_over(outbox:
 
 async def test_a_row_whose_relay_was_lost_after_publishing_makes_no_second_job(outbox: Outbox, passes: Passes) -> None:
     staged = await outbox.staged()
-    (row,) = await outbox.store.claim(new_relay(), BATCH)
+    (row,) = (await outbox.store.claim(new_relay(), BATCH)).rows
     await outbox.env.driver.enqueue(row.job)  # and there it was lost
     await outbox.env.advance(RELAY_LEASE)
     await outbox.store.recover()
@@ -176,7 +176,7 @@ async def test_a_row_whose_relay_was_lost_after_publishing_makes_no_second_job(o
 
 async def test_nor_when_the_first_is_done_and_purged(outbox: Outbox, passes: Passes) -> None:
     staged = await outbox.staged(key="order:1")
-    (row,) = await outbox.store.claim(new_relay(), BATCH)
+    (row,) = (await outbox.store.claim(new_relay(), BATCH)).rows
     await outbox.env.driver.enqueue(row.job)
     await finish(outbox)
     await outbox.env.advance(7 * DAY)

@@ -69,12 +69,12 @@ async def test_a_claim_passes_over_what_a_pass_publishes_and_the_other_way_round
     async with arena.holding() as publishing:
         assert (await of(publishing).publish(1)).published == 1
         claimed = await arena.at_once(lambda seat: of(seat).claim(new_relay(), BATCH))
-        assert len(claimed) == 1
+        assert len(claimed.rows) == 1
         await publishing.commit()
-    assert {*ids(claimed)} < {first, second}
+    assert {*ids(claimed.rows)} < {first, second}
     async with arena.holding() as claiming:
         third = await outbox.staged()
-        assert ids(await of(claiming).claim(new_relay(), BATCH)) == [third]
+        assert ids((await of(claiming).claim(new_relay(), BATCH)).rows) == [third]
         assert (await arena.at_once(lambda seat: of(seat).publish(BATCH))) == Pass()
         await claiming.commit()
     assert (await outbox.view()).claimed == 2
@@ -169,7 +169,7 @@ async def test_two_relays_that_publish_one_row_through_the_driver_make_one_job(
     arena: Arena, outbox: PostgresOutboxEnv
 ) -> None:
     staged = await outbox.staged(key="a")
-    (row,) = await outbox.store.claim(new_relay(), BATCH)
+    (row,) = (await outbox.store.claim(new_relay(), BATCH)).rows
     async with arena.holding() as first:
         assert not (await first.driver.enqueue(row.job)).deduped
         late = await arena.start(lambda seat: seat.driver.enqueue(row.job))

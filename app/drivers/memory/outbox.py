@@ -19,6 +19,7 @@ from ...domain.outbox import (
     MOST_COUNTED,
     RELAY_LEASE,
     SOURCE_KEPT,
+    Claimed,
     OutboxId,
     OutboxView,
     Pass,
@@ -163,14 +164,14 @@ class MemoryOutbox:
         published, deduped = summed(answers)
         return Pass(published=published, deduped=deduped, quarantined=tuple(refusals), is_full=len(taken) >= batch)
 
-    async def claim(self, relay_id: RelayId, batch: int) -> tuple[StagedRow, ...]:
+    async def claim(self, relay_id: RelayId, batch: int) -> Claimed:
         """Take staged rows for a lease."""
         with self._store.statement() as now:
             taken = self._staged(batch)
             shown = tuple(row.shown(now) for row in taken)
             for row in taken:
                 row.claimed_by, row.lease_until, row.claims = relay_id, now + RELAY_LEASE, row.claims + 1
-            return shown
+            return Claimed(rows=shown, is_full=len(taken) >= batch)
 
     async def end(self, relay_id: RelayId, ids: Sequence[OutboxId]) -> int:
         """Let published rows go."""

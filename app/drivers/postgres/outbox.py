@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ...domain.errors import SchemaOutdated
 from ...domain.job import JobId, NewJob
-from ...domain.outbox import OutboxId, OutboxView, Pass, Refusal, RelayId, StagedRow
+from ...domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId
 from ..outbox import OutboxStore
 from ..protocol import Wake
 from . import outbox_claim, outbox_publish, outbox_stage, outbox_view
@@ -84,7 +84,7 @@ class PostgresOutbox:
         """Publish into the jobs of this database."""
         return await outbox_publish.publish(self._db, self._looks, batch)
 
-    async def claim(self, relay_id: RelayId, batch: int) -> tuple[StagedRow, ...]:
+    async def claim(self, relay_id: RelayId, batch: int) -> Claimed:
         """Take rows for a lease."""
         return await outbox_claim.claim(self._db, self._looks, relay_id, batch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...domain.outbox import RELAY_LEASE, OutboxId, Refusal, RelayId, StagedRow
+from ...domain.outbox import RELAY_LEASE, Claimed, OutboxId, Refusal, RelayId
 from .database import Database, Raw
 from .outbox_looks import Looks
 from .outbox_rows import LOOK, count_of, put_aside, staged_row
@@ -31,15 +31,15 @@ update outlast.outbox set state = 0, claimed_by = null, lease_until = null where
   order by lease_until limit 10000 for update skip locked))"""
 
 
-async def claim(db: Database, looks: Looks, relay_id: RelayId, batch: int) -> tuple[StagedRow, ...]:
+async def claim(db: Database, looks: Looks, relay_id: RelayId, batch: int) -> Claimed:
     """Take up to `batch` staged rows for one lease."""
 
-    async def once(conn: Raw) -> tuple[StagedRow, ...]:
+    async def once(conn: Raw) -> Claimed:
         look = looks.next()
         began = await conn.fetchval(db.in_schema("select outlast.clock()")) if look.is_whole else look.since
         rows = await conn.fetch(db.in_schema(_CLAIM), look.since, batch, relay_id, RELAY_LEASE)
-        looks.took(look, rows, batch, began)
-        return tuple(staged_row(row) for row in rows)
+        is_full = looks.took(look, rows, batch, began)
+        return Claimed(rows=tuple(staged_row(row) for row in rows), is_full=is_full)
 
     try:
         return await db.run(once)
