@@ -26,7 +26,7 @@ class DeployControl:
     def __init__(self, driver: JobDriver) -> None:
         self._driver = driver
 
-    async def list(self, *, limit: int, before: int | None, tenant: str | None) -> Document:
+    async def list(self, *, limit: int, before: int | None, tenant: str | None = None) -> Document:
         """Give the newest reports, those of worker ids below `before`, and which job types never read their signal.
 
         Job types and runs are only those of one tenant, if named; a report's own counts are of all.
