@@ -35,9 +35,9 @@ async def _enqueue(bed: Bed) -> list[Figure]:
 
 
 async def _drain(bed: Bed) -> list[Figure]:
-    raw = await drain.by_statements(bed, jobs=30_000)
-    one, wal = await drain.by_workers(bed, jobs=30_000, processes=1, concurrency=200)
-    two, _ = await drain.by_workers(bed, jobs=30_000, processes=2, concurrency=200)
+    raw = await drain.by_statements(bed, jobs=100_000)
+    one, wal = await drain.by_workers(bed, jobs=100_000, processes=1, concurrency=200)
+    two, _ = await drain.by_workers(bed, jobs=100_000, processes=2, concurrency=200)
     return [
         _rate("drain, one worker process", "≥ 25,000", one, raw),
         _rate("drain, two worker processes", "≥ 35,000", two, raw),
@@ -62,7 +62,7 @@ async def _latency(bed: Bed) -> list[Figure]:
 
 async def _flatness(bed: Bed) -> list[Figure]:
     first, last = await flatness.behind_a_pinned_snapshot(bed, jobs=200_000)
-    empty, full = await flatness.beside_a_million(bed, jobs=20_000, rows=1_000_000, concurrency=200)
+    empty, full = await flatness.beside_a_million(bed, jobs=200_000, rows=1_000_000, concurrency=200)
     enqueued, run = await flatness.wal_of(bed, jobs=2_000)
     padded = [sum(await flatness.wal_of(bed, jobs=1_000, padding=padding)) for padding in (1_000, 10_000)]
     return [
