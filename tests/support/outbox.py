@@ -19,6 +19,7 @@ from app.domain.outbox import OutboxId, OutboxView, Pass, RelayId
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.memory.outbox import MemoryTransaction
 from app.drivers.outbox import OutboxStore, outbox_of
+from app.drivers.postgres.database import create_engine
 from app.outbox.passes import DriverPasses, Passes, SharedPasses
 from tests.support.drivers import NAME, DriverEnv, MemoryEnv, PostgresEnv, new_job
 
@@ -98,7 +99,10 @@ class PostgresOutboxEnv(Outbox):
 
     def __init__(self, env: PostgresEnv) -> None:
         super().__init__(env)
-        self.engine = create_async_engine(env.engine.url)
+        # Past a pooler, where one stands in front of ours: what an application's engine leaves behind is not ours.
+        driver: Any = env.driver
+        past = driver._listen_url
+        self.engine = create_async_engine(env.engine.url if past is None else create_engine(past).url)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
