@@ -48,7 +48,7 @@ def begin(
     if document is None:
         raise _nobody(url)
     if wait:
-        document = _wait(url, document, timeout)
+        document = _wait(url, document, timeout, as_json=as_json)
     _show(document, as_json=as_json)
 
 
@@ -62,7 +62,7 @@ def status(*, admin_port: _AdminPort = None, as_json: _Json = False) -> None:
     _show(document, as_json=as_json)
 
 
-def _wait(url: str, document: Document, timeout: float | None) -> Document:
+def _wait(url: str, document: Document, timeout: float | None, *, as_json: bool) -> Document:
     """Watch until nobody answers any more; gives what was seen last."""
     seconds = (document["remaining_ms"] or 0) / 1000 + _MARGIN_SECONDS if timeout is None else timeout
     deadline = time.monotonic() + seconds
@@ -73,7 +73,7 @@ def _wait(url: str, document: Document, timeout: float | None) -> Document:
             last = words
         if time.monotonic() >= deadline:
             say(f"still there after {seconds:g} s")
-            _show(document, as_json=False)
+            _show(document, as_json=as_json)
             raise typer.Exit(TIMED_OUT)
         time.sleep(_POLL_SECONDS)
         answered = _ask(url)
