@@ -340,15 +340,3 @@ async def test_a_server_without_a_free_connection_is_driver_unavailable(database
             await driver.close()
             await admin.exec_driver_sql(f"drop role {role}")
     await engine.dispose()
-
-
-async def test_a_statement_is_planned_once(database_url: str) -> None:
-    """Beside a million ready jobs a plan of its own for each batch looked cheaper, and cost a fifth of the drain."""
-    sql = "select from outlast.ready where queue = $1 order by queue, rank, seq limit $2"
-    async with opened(database_url) as db, db.raw() as conn:
-        for limit in range(7):
-            await conn.fetch(sql, "default", limit)
-        plans = await conn.fetch(
-            "select generic_plans, custom_plans from pg_prepared_statements where statement = $1", sql
-        )
-    assert [(row["generic_plans"], row["custom_plans"]) for row in plans] == [(7, 0)]
