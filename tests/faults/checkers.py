@@ -272,7 +272,7 @@ class Taken:
 
 
 def resumed_before_new(resumed: Iterable[Resumed], taken: Sequence[Taken]) -> None:
-    """Nothing new is claimed past an interrupted job of its priority that was there and that nobody was claiming."""
+    """Nothing new is claimed past a resumed job of its priority that was there and that nobody was claiming."""
     taken = sorted(taken, key=lambda new: new.began)
     for waits in resumed:
         for new in islice(taken, bisect_right(taken, waits.visible, key=lambda new: new.began), None):

@@ -108,17 +108,17 @@ def _bodies(
 
 
 def resumed(history: Sequence[Write]) -> list[Resumed]:
-    """Give every interrupted job that came back, from when it was seen there until it was claimed."""
+    """Give every job that came back ahead of new work, from when another saw it there until it was claimed."""
     claimed = {(w.job_id, w.row["claim_no"]): w.began for w in history if (w.op, w.place) == ("INSERT", "running")}
     return [
         Resumed(
             job=write.job_id,
             rank=write.row["rank"],
-            visible=next((after.at for after in history[place:] if _sees(after.seen, write.txid)), float("inf")),
+            visible=next((after.at for after in history[place:] if _sees(after, write)), float("inf")),
             claimed=claimed.get((write.job_id, write.row["claim_no"] + 1), float("inf")),
         )
         for place, write in enumerate(history)
-        if (write.op, write.place) == ("INSERT", "ready") and write.row["rank"] % 2 == 0 and write.row["interrupts"]
+        if (write.op, write.place) == ("INSERT", "ready") and write.row["rank"] % 2 == 0
     ]
 
 
@@ -145,6 +145,12 @@ def overtakings(history: Iterable[Write]) -> int:
     return count
 
 
-def _sees(snapshot: str, txid: int) -> bool:
-    low, high, running = snapshot.split(":")
-    return txid < int(low) or (txid < int(high) and str(txid) not in running.split(","))
+def _sees(after: Write, write: Write) -> bool:
+    """Say whether what was written had been committed when another transaction wrote later.
+
+    Its own snapshots say nothing of that: they do not list their own transaction as running, and once a younger one has
+    ended it lies below their upper bound, as if it had too.
+    """
+    low, high, running = after.seen.split(":")
+    had_ended = write.txid < int(low) or (write.txid < int(high) and str(write.txid) not in running.split(","))
+    return had_ended and after.txid != write.txid

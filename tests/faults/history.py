@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from app.domain.job import Counters, JobId
@@ -39,6 +39,14 @@ end $$;
 _WATCHED = ("ready", "waiting", "running", "held", "finished", "live_key")
 
 
+class Asked(Protocol):
+    """A database that can be asked."""
+
+    async def fetch(self, sql: str, *args: object) -> list[Any]:
+        """Run a statement and give its rows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """One audited row: written at `at` by a transaction that had begun at `began`; others are told by `seen`.
@@ -57,21 +65,21 @@ class Write:
     seen: str
 
 
-async def audit(store: Store) -> None:
+async def audit(database: Asked) -> None:
     """Begin to write the second history."""
     for statement in _AUDIT.split(";\ncreate function"):
         text = statement if "create table" in statement else f"create function{statement}"
-        await store.fetch(text)
+        await database.fetch(text)
     for table in _WATCHED:
-        await store.fetch(
+        await database.fetch(
             f"create trigger test_audit after insert or update or delete on outlast.{table}"
             " for each row execute function outlast.test_audit()"
         )
 
 
-async def writes(store: Store) -> list[Write]:
+async def writes(database: Asked) -> list[Write]:
     """Give the second history in order."""
-    rows = await store.fetch(
+    rows = await database.fetch(
         "select id, txid, place, op, job_id, row::text, extract(epoch from at)::float8 as at,"
         " extract(epoch from began)::float8 as began, seen::text from outlast.test_audit order by id"
     )
