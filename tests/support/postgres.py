@@ -68,10 +68,11 @@ def start_once(cluster: DevPostgres) -> None:
 
 def end_run(run: str) -> None:
     """Stop the run's cluster, if it was started, and delete it."""
-    cluster = run_cluster(run)
+    wanted = run_cluster(run)
+    # Only who holds the folder may stop its server: here who started it, or nobody any more once the workers have gone.
+    cluster = next((kept for kept in _KEPT if kept.cluster.root == wanted.cluster.root), wanted)
     if cluster.cluster.root.exists():
-        cluster.stop("immediate")
-        cluster.cluster.remove()
+        cluster.wipe()
     cluster.cluster.root.with_suffix(".lock").unlink(missing_ok=True)
 
 
