@@ -27,6 +27,7 @@ from .control.fleet import FleetControl
 from .control.jobs import JobControl
 from .control.outbox import OutboxControl
 from .control.queues import QueueControl
+from .control.staged import StagedIds
 from .control.waiting import ResultWaiters
 from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
@@ -147,6 +148,7 @@ def build_admission(settings: Settings) -> Admission:
 def build_jobs(
     settings: Settings,
     driver: JobDriver,
+    outbox: OutboxStore[Any] | None,
     telemetry: Telemetry,
     *,
     catalogue: TypeCatalogue | None = None,
@@ -159,6 +161,7 @@ def build_jobs(
         waiters=waiters or ResultWaiters(driver),
         admission=build_admission(settings),
         telemetry=telemetry,
+        staged=StagedIds(outbox, jobs=driver),
     )
 
 
@@ -181,9 +184,9 @@ def build_services(
     """Build what the HTTP routes are given."""
     catalogue, waiters = TypeCatalogue(driver), ResultWaiters(driver)
     return HttpServices(
-        jobs=build_jobs(settings, driver, telemetry, catalogue=catalogue, waiters=waiters),
+        jobs=build_jobs(settings, driver, outbox, telemetry, catalogue=catalogue, waiters=waiters),
         queues=QueueControl(driver),
-        outbox=OutboxControl(outbox, jobs=driver),
+        outbox=OutboxControl(outbox),
         catalogue=catalogue,
         fleet=FleetControl(driver),
         drain=drain,

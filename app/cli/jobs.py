@@ -60,8 +60,8 @@ def show(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
     """Show one job: state, payload, result, error and every attempt."""
 
     async def read(control: JobControl) -> tuple[JobView, tuple[AttemptView, ...]]:
-        wanted = _job_id(job_id)
-        return await control.describe(wanted, tenant=None), await control.attempts(wanted, tenant=None)
+        view = await _followed(control, _job_id(job_id))
+        return view, await control.attempts(view.id, tenant=None)
 
     view, attempts = with_jobs(db, read)
     if as_json:
@@ -143,6 +143,18 @@ def _show(view: JobView, *, as_json: bool, **answer: object) -> None:
         print_document(view, answer=answer)
     else:
         print_table((view,))
+
+
+async def _followed(control: JobControl, job_id: JobId) -> JobView:
+    """Give a job, or the one that the key of a staged id led to; an action names that one and leaves it alone."""
+    try:
+        return await control.describe(job_id, tenant=None)
+    except JobNotFound as absent:
+        existing = absent.details.get("existing_id")
+        if not isinstance(existing, UUID):
+            raise
+        say(absent.cause)
+        return await control.describe(JobId(existing), tenant=None)
 
 
 async def _await_end(control: JobControl, job_id: JobId, seconds: float) -> JobView:

@@ -53,7 +53,7 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
         await open_driver(driver, within=_OPEN)
         if outbox is not None:
             await open_driver(outbox, within=_OPEN)
-        return await verb(OutboxControl(outbox, jobs=driver))
+        return await verb(OutboxControl(outbox))
     finally:
         if outbox is not None:
             await outbox.close()
@@ -61,9 +61,18 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
 
 
 async def _with_jobs(settings: Settings, verb: Callable[[JobControl], Awaitable[T]]) -> T:
-    from ..bootstrap import build_jobs, quiet_telemetry
+    from ..bootstrap import build_jobs, build_outbox, quiet_telemetry
 
-    return await _with_driver(settings, lambda driver: verb(build_jobs(settings, driver, quiet_telemetry())))
+    async def with_outbox_at_hand(driver: JobDriver) -> T:
+        # Asked only about an id under which there is no job: it need not answer for anything else.
+        outbox = build_outbox(settings, driver)
+        try:
+            return await verb(build_jobs(settings, driver, outbox, quiet_telemetry()))
+        finally:
+            if outbox is not None:
+                await outbox.close()
+
+    return await _with_driver(settings, with_outbox_at_hand)
 
 
 async def _with_driver(settings: Settings, verb: Callable[[JobDriver], Awaitable[T]]) -> T:

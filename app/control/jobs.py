@@ -7,8 +7,10 @@ one. Called by the HTTP routes and the command line.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from ..domain.errors import Forbidden, JobNotFound, JobUnknown
 from ..domain.job import Enqueued, JobId, NewJob
@@ -21,9 +23,12 @@ from ..jobs.jobtype import JobTypes
 from ..jobs.repeat import until_known
 from ..observability.telemetry import Telemetry
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
+from .staged import StagedIds
 from .waiting import ResultWaiters
 
 __all__ = ["EnqueueRequest", "JobControl", "ListQuery", "Placed", "job_not_found"]
+
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +40,10 @@ class Placed:
 
 
 class JobControl:
-    """The verbs on jobs."""
+    """The verbs on jobs.
+
+    A verb on an id under which there is no job says where the id leads, if it was staged: `StagedIds.explain`.
+    """
 
     def __init__(
         self,
@@ -45,12 +53,14 @@ class JobControl:
         waiters: ResultWaiters,
         admission: Admission,
         telemetry: Telemetry,
+        staged: StagedIds,
     ) -> None:
         self._driver = driver
         self._catalogue = catalogue
         self._waiters = waiters
         self._admission = admission
         self._telemetry = telemetry
+        self._staged = staged
         self._types = JobTypes()
 
     async def enqueue(self, request: EnqueueRequest, *, tenant: str | None) -> Placed:
@@ -74,10 +84,14 @@ class JobControl:
 
     async def describe(self, job_id: JobId, *, tenant: str | None) -> JobView:
         """Give one job with payload and result. Raises `JOB_NOT_FOUND`."""
-        view = await self._driver.describe(job_id, tenant=tenant)
-        if view is None:
-            raise job_not_found(str(job_id))
-        return view
+
+        async def describe() -> JobView:
+            view = await self._driver.describe(job_id, tenant=tenant)
+            if view is None:
+                raise job_not_found(str(job_id))
+            return view
+
+        return await self._on(job_id, tenant, describe)
 
     async def wait(self, job_id: JobId, *, tenant: str | None, at_most: timedelta) -> JobView:
         """Give the job as soon as it is terminal, or as it stands after `at_most` or when the process drains.
@@ -106,7 +120,11 @@ class JobControl:
         Raises:
             JobNotFound: there is none to be seen.
         """
-        verdict = await self._driver.cancel(job_id, reason=reason, tenant=tenant)
+
+        async def cancel() -> CancelVerdict:
+            return await self._driver.cancel(job_id, reason=reason, tenant=tenant)
+
+        verdict = await self._on(job_id, tenant, cancel)
         return verdict, await self.describe(job_id, tenant=tenant)
 
     async def retry(self, job_id: JobId, *, tenant: str | None) -> JobView:
@@ -117,8 +135,16 @@ class JobControl:
             JobStateConflict: it is in another state.
             JobDuplicate: its key is taken by now.
         """
-        await self._driver.retry(job_id, tenant=tenant)
+        await self._on(job_id, tenant, lambda: self._driver.retry(job_id, tenant=tenant))
         return await self.describe(job_id, tenant=tenant)
+
+    async def _on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+        """Do something with one job; where there is none, say why."""
+        try:
+            return await verb()
+        except JobNotFound as absent:
+            await self._staged.explain(job_id, absent, tenant=tenant)
+        return await verb()
 
 
 def job_not_found(job_id: str) -> JobNotFound:

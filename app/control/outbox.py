@@ -1,7 +1,6 @@
-"""The outbox as operators see it: what waits, what is quarantined, replay; and where a staged id leads.
+"""The outbox as operators see it: what waits, what is quarantined, and replay.
 
-`outbox` is where callers stage; where a job came of it is asked beside the jobs. Called by the HTTP routes and the
-command line.
+Where one staged id leads is `staged`'s. Called by the HTTP routes and the command line.
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..domain.errors import JobNotFound, NotImplementedYet
-from ..domain.job import JobId
+from ..domain.errors import NotImplementedYet
 from ..domain.outbox import OutboxId, OutboxView
-from ..drivers.outbox import OutboxStore, outbox_of
-from ..drivers.protocol import JobDriver
+from ..drivers.outbox import OutboxStore
 
 SHOWN = 50
 
@@ -22,10 +19,8 @@ SHOWN = 50
 class OutboxControl:
     """Reads the outbox, and replays what was quarantined."""
 
-    def __init__(self, outbox: OutboxStore[Any] | None, *, jobs: JobDriver) -> None:
+    def __init__(self, outbox: OutboxStore[Any] | None) -> None:
         self._outbox = outbox
-        self._jobs = jobs
-        self._beside_jobs = outbox_of(jobs)
 
     async def view(self, limit: int = SHOWN, *, tenant: str | None = None) -> OutboxView:
         """Give the outbox as it stands, with the newest quarantined rows; of these only one tenant's, if named."""
@@ -38,23 +33,6 @@ class OutboxControl:
         Rows that are too old to know whether they were published are staged only when named, with `may_double`.
         """
         return await self._given().replay(ids, may_double=may_double)
-
-    async def follow(self, job_id: JobId, absent: JobNotFound, *, tenant: str | None) -> JobId:
-        """Give the job that a staged id's key led to.
-
-        Raises:
-            JobNotFound: it leads nowhere this tenant may look, or waits to be published.
-        """
-        found = None if self._beside_jobs is None else await self._beside_jobs.forwarded(job_id)
-        if found is not None and found != job_id and await self._jobs.describe(found, tenant=tenant) is not None:
-            return found
-        # Whose row waits is not asked for: its id is known to nobody but those it was given to.
-        if found is None and self._outbox is not None and await self._outbox.is_staged(job_id):
-            raise JobNotFound(
-                f"job {job_id} is staged and not published yet",
-                fix="ask again in a moment; GET /v1/outbox says how far the relays are, and what is quarantined",
-            ) from absent
-        raise absent
 
     def _given(self) -> OutboxStore[Any]:
         if self._outbox is None:

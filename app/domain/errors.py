@@ -270,7 +270,7 @@ class LimitUnenforceable(OutlastError):
 
 
 class OutboxNoTx(OutlastError):
-    """A transaction was required and none is open."""
+    """A transaction was required, and there is none that can be written in."""
 
     code = "OUTBOX_NO_TX"
     title = "No transaction to enqueue in"

@@ -78,6 +78,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnpublishedRow:
+    """A row that is no job yet: one that waits for a relay or, with a `refusal`, for an operator."""
+
+    tenant: str
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
     """What one pass of a relay did. `is_full`: it took as many rows as it may, so there may be more."""
 

@@ -2,7 +2,7 @@
 
 Errors and tracebacks are written by code we do not know; they go through `storable` so that one odd message cannot
 fail a settle. Names that come in from outside are refused instead (`is_printable`, `is_traceparent`). Also owns how
-a place in a JSON text is written. Called by worker, admission and the HTTP edge.
+ids and places in a JSON text are written. Called by worker, admission and the HTTP edge.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Literal
+from uuid import UUID
 
 REPLACEMENT = "\ufffd"
 CUT_MARK = "…[cut]…"
 MAX_KEY_CHARS = 255
 MAX_TAG_CHARS = 64
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 Keep = Literal["start", "end"]
@@ -74,6 +76,11 @@ def printable_key(key: str) -> str | None:
 def is_traceparent(text: str) -> bool:
     """Say whether a text is a W3C `traceparent`. A header that is not one starts no trace, as the standard asks."""
     return _TRACEPARENT.fullmatch(text) is not None
+
+
+def read_uuid(text: str) -> UUID | None:
+    """Give the UUID of its one canonical spelling, None for any other text."""
+    return UUID(text) if _UUID.fullmatch(text) else None
 
 
 def json_pointer(parts: Iterable[object]) -> str:

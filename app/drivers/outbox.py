@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..domain.job import JobId, NewJob
-from ..domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId
+from ..domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId, UnpublishedRow
 
 TxT_contra = TypeVar("TxT_contra", contravariant=True)
 
@@ -92,8 +92,8 @@ class OutboxStore(Stager[TxT_contra], Protocol[TxT_contra]):
         """Give the job that stands for a staged id in this database, None where none does."""
         ...
 
-    async def is_staged(self, staged_id: JobId) -> bool:
-        """Say whether a row with this id waits here, to be published or for an operator."""
+    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
+        """Give the row that waits here under this id, to be published or for an operator; None where none does."""
         ...
 
 

@@ -15,9 +15,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from .. import __version__
+from ..domain.errors import JobNotFound
 from ..lifecycle.tasks import start_in
 from .edge import Edge
-from .framework import translate_http_exception, translate_validation_error
+from .framework import lead_elsewhere, translate_http_exception, translate_validation_error
 from .openapi import render_document
 from .routers import actions, deploys, drain, enqueue, job_types, jobs, outbox, problems, process, queues, workers
 from .services import HttpServices
@@ -67,6 +68,7 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
         lifespan=lifespan,
         telemetry={"tracing": False, "metrics": False, "logs": False},
         exception_handlers={
+            JobNotFound: lead_elsewhere,
             HTTPException: translate_http_exception,
             RequestValidationError: translate_validation_error,
         },

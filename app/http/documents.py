@@ -93,6 +93,11 @@ IDEMPOTENCY_KEY = _header(
 )
 IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while the job has not changed.")
 
+ELSEWHERE: dict[str, Any] = {
+    "description": "The id was staged, and its key led to another job.",
+    "headers": {"Location": {"description": "The same of that job.", "schema": {"type": "string"}}},
+}
+
 
 def answer(model: type[BaseModel], description: str, example: object, **headers: str) -> dict[str, Any]:
     """Write down one answer with a body; keywords name its headers (`_` for `-`)."""

@@ -1,6 +1,7 @@
 """The framework's own refusals, said in our words: no such route, no such method, query parameters that do not fit.
 
-Handlers only translate and raise on; the edge renders. Called by `app`.
+And the one refusal that is an answer: where a staged id leads. Other handlers only translate and raise on; the edge
+renders. Called by `app`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
-from ..domain.errors import Internal, NotFound, NotImplementedYet, OutlastError, RequestInvalid
+from ..domain.errors import Internal, JobNotFound, NotFound, NotImplementedYet, OutlastError, RequestInvalid
 from ..domain.text import json_pointer
 from .problems import HEADERS_DETAIL, STATUS_DETAIL
+from .replies import root_of
 
 # Query parameters of the contract that later releases bring: refused as such, never ignored.
 _LATER = frozenset(
@@ -43,6 +46,19 @@ async def translate_validation_error(_request: Request, exc: Exception) -> NoRet
     if later:
         raise NotImplementedYet(f"the parameter {later[0]} is not built yet", fix="leave it out") from exc
     raise refusal(parameter_errors(details)) from exc
+
+
+async def lead_elsewhere(request: Request, exc: Exception) -> Response:
+    """Answer a reading of a job that another one stands for with the way to the same of that job.
+
+    An action is not redirected: clients repeat it, or drop its body, as each sees fit. Its problem names the job.
+    """
+    assert isinstance(exc, JobNotFound)  # noqa: S101 - registered for this class only
+    existing, asked = exc.details.get("existing_id"), request.path_params.get("job_id")
+    if request.method != "GET" or existing is None or asked is None:
+        raise exc
+    below = request.url.path.removeprefix(root_of(request))
+    return Response(status_code=303, headers={"Location": root_of(request) + below.replace(asked, str(existing), 1)})
 
 
 def refusal(errors: Sequence[Mapping[str, str]]) -> RequestInvalid:

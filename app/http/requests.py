@@ -16,19 +16,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
 from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
-from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable
+from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, read_uuid
 
 _LONGEST_MS = LONGEST_DURATION // timedelta(milliseconds=1)
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _INSTANT = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 )
 _MICROSECOND_DIGITS = 6
-
-
-def read_uuid(text: str) -> UUID | None:
-    """Give the UUID of its one canonical spelling, None for any other text."""
-    return UUID(text) if _UUID.fullmatch(text) else None
 
 
 def _instant(value: object) -> object:

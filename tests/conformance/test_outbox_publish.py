@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.outbox import RELAY_LEASE, SOURCE_KEPT, STALE, OutboxId, Pass
+from app.domain.job import DEFAULT_TENANT
+from app.domain.outbox import RELAY_LEASE, SOURCE_KEPT, STALE, OutboxId, Pass, UnpublishedRow
 from app.domain.outcome import Completed
 from app.domain.state import State
 from app.drivers.protocol import ListQuery, PurgeQuery, Wake
@@ -48,7 +49,7 @@ async def test_a_key_that_is_live_on_publish_leads_to_its_job(outbox: Outbox, pa
     assert await passes.once(BATCH) == Pass(deduped=1)
     assert await outbox.store.forwarded(staged) == holder
     assert not await outbox.is_there(staged)
-    assert not await outbox.store.is_staged(staged)
+    assert await outbox.store.find(staged) is None
 
 
 async def test_a_staged_id_leads_to_its_job_when_that_is_done_and_the_key_is_free_again(
@@ -120,7 +121,8 @@ async def test_another_payload_under_a_live_key_is_quarantined_and_blocks_nobody
         outbox.env.now(),
     )
     assert str(holder) in item.message
-    assert await outbox.store.is_staged(wrong)
+    row = await outbox.store.find(wrong)
+    assert row == UnpublishedRow(tenant=DEFAULT_TENANT, refusal=done.quarantined[0])
     assert await passes.once(BATCH) == Pass()
 
 
@@ -184,7 +186,7 @@ async def test_nor_when_the_first_is_done_and_purged(outbox: Outbox, passes: Pas
     await outbox.store.recover()
     assert await passes.once(BATCH) == Pass(published=1)
     assert (await outbox.env.driver.list(_all())).items == ()
-    assert not await outbox.store.is_staged(staged)
+    assert await outbox.store.find(staged) is None
 
 
 async def test_a_row_that_was_claimed_and_is_older_than_sources_are_kept_is_never_published(

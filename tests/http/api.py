@@ -18,6 +18,7 @@ from app.control.fleet import FleetControl
 from app.control.jobs import JobControl
 from app.control.outbox import OutboxControl
 from app.control.queues import QueueControl
+from app.control.staged import StagedIds
 from app.control.waiting import ResultWaiters
 from app.domain.job import ClaimedJob, JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retried
@@ -82,9 +83,10 @@ class Api:
                     waiters=self.waiters,
                     admission=Admission(now=env.now),
                     telemetry=self.telemetry,
+                    staged=StagedIds(outbox_of(env.driver), jobs=env.driver),
                 ),
                 "queues": QueueControl(env.driver),
-                "outbox": OutboxControl(outbox_of(env.driver), jobs=env.driver),
+                "outbox": OutboxControl(outbox_of(env.driver)),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
                 "deploys": DeployControl(env.driver),

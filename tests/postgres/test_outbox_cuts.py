@@ -176,5 +176,5 @@ async def test_a_relay_killed_at_any_boundary_makes_no_second_job(
             assert rows.wrong.id in {item.id for item in (await outbox.view()).items}, at
             for job in (rows.plain, rows.keyed):
                 assert await outbox.store.forwarded(job.id) == job.id, at
-                assert not await outbox.store.is_staged(job.id), at
+                assert await outbox.store.find(job.id) is None, at
         await outbox.engine.dispose()

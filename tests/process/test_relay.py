@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -123,3 +124,57 @@ def test_the_command_line_shows_the_outbox_and_replays(outlast: Outlast, databas
     outlast("outbox", "replay", "--all", "--may-double", code=2)
     outlast("outbox", "replay", "nonsense", code=2)
     assert "0 staged again" in outlast("outbox", "replay", "--all").err
+
+
+class Ids(NamedTuple):
+    """Ids that were given out at staging, and the job that the key of one led to."""
+
+    waiting: str
+    refused: str
+    folded: str
+    holder: str
+
+
+async def stage_three(url: str) -> Ids:
+    callers = create_async_engine(create_engine(url).url)
+    async with store_on(url) as store:
+        holder, folded = [new_job("faults.note", key="order:1") for _ in range(2)]
+        await store.driver.enqueue(holder)
+        async with AsyncSession(callers) as session, session.begin():
+            await store.driver.outbox.stage(session, [folded])
+        (refused,) = await stage(store, callers, payload="{")
+        await store.driver.outbox.publish(100)
+        (waiting,) = await stage(store, callers)
+    await callers.dispose()
+    return Ids(*map(str, (waiting, refused, folded.id, holder.id)))
+
+
+def test_the_command_line_says_where_a_staged_id_leads(outlast: Outlast, database_url: str) -> None:
+    ids = asyncio.run(stage_three(database_url))
+    outlast.on(database_url)
+    for verb in ("show", "cancel", "retry"):
+        assert "staged and not published" in outlast("jobs", verb, ids.waiting, code=4).err
+        refused = outlast("jobs", verb, ids.refused, code=4).err
+        assert "JSON_INVALID" in refused
+        assert f"`outlast outbox replay {ids.refused}`" in refused
+    shown = outlast("jobs", "show", ids.folded, "--json")
+    assert (shown.document()["id"], ids.holder in shown.err) == (ids.holder, True)
+    for verb in ("cancel", "retry"):
+        assert f"fix: use {ids.holder}" in outlast("jobs", verb, ids.folded, code=4).err
+    assert outlast("jobs", "show", ids.holder, "--json").document()["state"] == "ready"
+
+
+def test_the_command_line_asks_the_outbox_of_another_database_only_about_ids_without_a_job(
+    outlast: Outlast, database_url: str, make_database: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = make_database()
+    ids = asyncio.run(stage_three(elsewhere))
+    own = asyncio.run(stage_three(database_url))
+    outlast.on(database_url)
+    monkeypatch.setenv("OUTLAST_OUTBOX_URL", elsewhere)
+    assert "staged and not published" in outlast("jobs", "show", ids.waiting, code=4).err
+    assert "JSON_INVALID" in outlast("jobs", "cancel", ids.refused, code=4).err
+    monkeypatch.setenv("OUTLAST_OUTBOX_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    assert outlast("jobs", "show", own.holder, "--json").document()["id"] == own.holder
+    assert outlast("jobs", "cancel", own.holder).err.strip() == "cancelled_before_start"
+    assert "DRIVER_UNAVAILABLE" in outlast("jobs", "show", ids.waiting, code=69).err

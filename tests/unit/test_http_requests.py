@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.http.requests import EnqueueBody, read_uuid
+from app.domain.text import read_uuid
+from app.http.requests import EnqueueBody
 
 
 def run_at(text: object) -> datetime | None:

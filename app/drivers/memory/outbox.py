@@ -27,6 +27,7 @@ from ...domain.outbox import (
     Refusal,
     RelayId,
     StagedRow,
+    UnpublishedRow,
     is_refused_for_ever,
     refusal_of,
     summed,
@@ -243,10 +244,11 @@ class MemoryOutbox:
             source = self._store.sources.get(staged_id)
             return None if source is None else source.job_id
 
-    async def is_staged(self, staged_id: JobId) -> bool:
-        """Say whether a row with this id waits here."""
+    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
+        """Give the row that waits here under this id."""
         with self._store.statement():
-            return OutboxId(staged_id) in self._rows
+            row = self._rows.get(OutboxId(staged_id))
+            return None if row is None else UnpublishedRow(tenant=row.job.tenant, refusal=row.refusal)
 
     def _commit(self, rows: Sequence[_Row]) -> None:
         with self._store.statement():

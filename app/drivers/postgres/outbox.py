@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ...domain.errors import SchemaOutdated
 from ...domain.job import JobId, NewJob
-from ...domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId
+from ...domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId, UnpublishedRow
 from ..outbox import OutboxStore
 from ..protocol import Wake
 from . import outbox_claim, outbox_publish, outbox_stage, outbox_view
@@ -121,9 +121,9 @@ class PostgresOutbox:
         """Give the job that stands for a staged id."""
         return await outbox_view.forwarded(self._db, staged_id)
 
-    async def is_staged(self, staged_id: JobId) -> bool:
-        """Say whether a row waits here."""
-        return await outbox_view.is_staged(self._db, staged_id)
+    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
+        """Give the row that waits here."""
+        return await outbox_view.find(self._db, staged_id)
 
     def _ring(self) -> None:
         """Wake relays after a caller's commit, on whatever thread that was. Never fails: polling finds the rows."""

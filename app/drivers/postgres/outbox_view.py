@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ...domain.job import JobId
-from ...domain.outbox import MOST_COUNTED, OutboxId, OutboxView, QuarantinedRow
+from ...domain.outbox import MOST_COUNTED, OutboxId, OutboxView, QuarantinedRow, Refusal, UnpublishedRow
 from .database import Database, Row
 from .outbox_looks import Looks
 from .outbox_rows import count_of
@@ -35,7 +35,7 @@ where state = 2 and ($1::uuid[] is null and refused_code is not null
   or id = any($1::uuid[]) and ($2 or refused_code is not null))"""
 
 _FORWARDED = "select job_id from outlast.source where source_id = $1"
-_IS_STAGED = "select exists(select from outlast.outbox where id = $1)"
+_FIND = "select name, tenant, state = 2 as is_refused, refused_code, refused_why from outlast.outbox where id = $1"
 
 
 async def view(db: Database, limit: int) -> OutboxView:
@@ -68,10 +68,16 @@ async def forwarded(db: Database, staged_id: JobId) -> JobId | None:
     return None if found is None else JobId(plain(found))
 
 
-async def is_staged(db: Database, staged_id: JobId) -> bool:
-    """Say whether a row waits here."""
-    found: bool = await db.run(lambda conn: conn.fetchval(db.in_schema(_IS_STAGED), staged_id))
-    return found
+async def find(db: Database, staged_id: JobId) -> UnpublishedRow | None:
+    """Give the row that waits here under an id, with what refused it."""
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_FIND), staged_id))
+    if row is None:
+        return None
+    refusal = None
+    if row["is_refused"]:
+        why = row["refused_why"]
+        refusal = Refusal(id=OutboxId(staged_id), name=row["name"], code=row["refused_code"], message=why)
+    return UnpublishedRow(tenant=row["tenant"], refusal=refusal)
 
 
 def _item(row: Row) -> QuarantinedRow:

@@ -12,15 +12,17 @@ from starlette.responses import Response
 from ...control.jobs import ListQuery, job_not_found
 from ...control.render import raw
 from ...control.represent import attempt_document, error_document, job_document, links_of
-from ...domain.errors import Forbidden, JobFailed, JobNotFound
+from ...domain.errors import Forbidden, JobFailed
 from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
+from ...domain.text import read_uuid
 from ..answers import AttemptList, Job, JobList, Result
 from ..auth import Identity
 from ..caller import PayloadReader, Reader
 from ..cursor import read_cursor, write_cursor
 from ..documents import (
+    ELSEWHERE,
     IF_NONE_MATCH,
     JOB_EXAMPLE,
     JOB_ID,
@@ -33,7 +35,7 @@ from ..documents import (
 from ..framework import refusal
 from ..prefer import read_preferences
 from ..replies import RETRY_AFTER, etag_of, is_known, reply, reply_job, root_of
-from ..requests import ListParams, read_uuid
+from ..requests import ListParams
 from ..services import Services
 
 router = APIRouter(tags=["jobs"])
@@ -106,10 +108,7 @@ async def list_jobs(
     response_model=None,
     responses={
         200: answer(Job, "The job.", JOB_EXAMPLE, ETag="Its version."),
-        303: {
-            "description": "The id was staged, and its key led to another job.",
-            "headers": {"Location": {"description": "That job.", "schema": {"type": "string"}}},
-        },
+        303: ELSEWHERE,
         304: {"description": "The job has not changed."},
         **problems(404),
     },
@@ -117,12 +116,7 @@ async def list_jobs(
 )
 async def get_job(request: Request, job_id: str, services: Services, identity: Reader) -> Response:
     """Give one job as it stands, with payload and result byte for byte as they were stored."""
-    wanted = parse_job_id(job_id)
-    try:
-        view = await services.jobs.describe(wanted, tenant=identity.tenant)
-    except JobNotFound as absent:
-        leads_to = await services.outbox.follow(wanted, absent, tenant=identity.tenant)
-        return Response(status_code=303, headers={"Location": f"{root_of(request)}/v1/jobs/{leads_to}"})
+    view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
     if is_known(view, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers={"ETag": etag_of(view)})
     return reply_job(request, identity, view)
@@ -133,7 +127,11 @@ async def get_job(request: Request, job_id: str, services: Services, identity: R
     operation_id="listAttempts",
     summary="List a job's attempts",
     response_model=None,
-    responses={200: answer(AttemptList, "The attempts in order.", {"items": [_ATTEMPT]}), **problems(404)},
+    responses={
+        200: answer(AttemptList, "The attempts in order.", {"items": [_ATTEMPT]}),
+        303: ELSEWHERE,
+        **problems(404),
+    },
 )
 async def list_attempts(job_id: str, services: Services, identity: Reader) -> Response:
     """Give every ended attempt with its outcome, and its error when it had one."""
@@ -154,6 +152,7 @@ async def list_attempts(job_id: str, services: Services, identity: Reader) -> Re
             _RESULT | {"state": "running", "result": None},
             Retry_After="Seconds to let pass before asking again.",
         ),
+        303: ELSEWHERE,
         **problems(404, 409),
     },
     openapi_extra={"parameters": [PREFER]},
