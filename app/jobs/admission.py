@@ -19,7 +19,7 @@ from ..domain.job import DEFAULT_TENANT, JobId, NewJob
 from ..domain.json_text import DEFAULT, JsonLimits, decode, fingerprint
 from ..domain.text import is_printable, printable_key
 from .jobtype import JobType
-from .request import EnqueueRequest, refuse_request, refuse_unbounded
+from .request import EnqueueRequest, parent_of, refuse_request, refuse_unbounded
 
 __all__ = ["Admission", "EnqueueRequest", "wall_clock"]
 
@@ -43,7 +43,7 @@ class Admission:
         """Turn a request into a job with its id minted, or refuse it; nothing is stored.
 
         Raises:
-            RequestInvalid: a field is out of bounds (detail `pointer`).
+            RequestInvalid: a field is of another type or out of bounds (detail `pointer`).
             JsonInvalid: the payload is not JSON that can be kept.
             PayloadTooLarge: the payload is over its limit.
             PayloadInvalid: the payload does not fit the job type, or lacks what key or tenant are made from.
@@ -53,6 +53,7 @@ class Admission:
         if request.name != job_type.name:
             raise JobUnknown(f"a request for {request.name} was put to {job_type.name}", fix="look the type up again")
         refuse_unbounded(request, job_type, self.now)
+        parent_id = parent_of(request)
         payload = decode(request.payload_text, limits=self.limits)
         job_type.check_payload(request.payload_text, payload)
         key = _key(job_type, request, payload)
@@ -74,10 +75,10 @@ class Admission:
             max_queue_time=job_type.max_queue_time,
             deadline=job_type.deadline,
             timeout=request.timeout,
-            parent_id=request.parent_id,
+            parent_id=None if parent_id is None else JobId(parent_id),
             enqueued_by=request.enqueued_by,
             traceparent=request.traceparent,
-            tags=request.tags,
+            tags=tuple(request.tags),
             meta=request.meta,
         )
 

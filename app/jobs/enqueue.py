@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields as fields_of
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,10 @@ from ..domain.errors import OutboxNoTx, PayloadInvalid, RequestInvalid
 from .client import current_session
 from .describe import Declared
 from .encoding import UnencodableError, encode_value
-from .request import EnqueueRequest
+from .request import EnqueueRequest, refuse_request
 
 _FIELDS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_OPTIONS = frozenset(field.name for field in fields_of(EnqueueRequest)) - {"name", "payload_text"}
 
 
 def request_of(handle: Declared, payload: object, options: Mapping[str, Any]) -> EnqueueRequest:
@@ -26,6 +28,7 @@ def request_of(handle: Declared, payload: object, options: Mapping[str, Any]) ->
 
     Raises:
         PayloadInvalid: the payload has no JSON form, or is another model than the body's.
+        RequestInvalid: an option that is none, or a `meta` that is no mapping; admission judges the others.
     """
     return next(requests_of(handle, (payload,), options))
 
@@ -35,9 +38,17 @@ def requests_of(handle: Declared, payloads: Iterable[object], options: Mapping[s
     fields: dict[str, Any] = dict(options)
     fields.pop("session", None)
     fields.pop("mode", None)
-    meta = fields.pop("meta", None)
+    unknown = sorted(fields.keys() - _OPTIONS)
+    if unknown:
+        raise RequestInvalid(
+            f"{', '.join(unknown)}: no such option of an enqueue", fix=f"the options are {', '.join(sorted(_OPTIONS))}"
+        )
+    meta: object = fields.pop("meta", None)
     fields["meta"] = None if meta is None else _meta_text(meta)
-    fields["tags"] = tuple(fields.pop("tags", ()))
+    if fields.get("tags", ()) is None:
+        del fields["tags"]
+    if not isinstance(payloads, Iterable):
+        raise RequestInvalid(f"a {type(payloads).__name__} is no list of payloads", fix="pass a list of payloads")
     for payload in payloads:
         yield EnqueueRequest(name=handle.name, payload_text=payload_text(handle, payload), **fields)
 
@@ -65,7 +76,9 @@ def payload_text(handle: Declared, payload: object) -> str:
     )
 
 
-def _meta_text(meta: Mapping[str, object]) -> str:
+def _meta_text(meta: object) -> str:
+    if not isinstance(meta, Mapping) or not all(isinstance(key, str) for key in meta):
+        refuse_request("meta", "must be a flat mapping of texts to values", fix="pass meta={'ticket': 4711}, say")
     try:
         return json.dumps(dict(meta), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError) as exc:

@@ -6,10 +6,12 @@ Called by handles and contexts; values are checked by admission.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, TypedDict
+from uuid import UUID
 
-from ..domain.job import JobId, OnConflict
+from ..domain.job import OnConflict
 
 Mode = Literal["auto", "required"]
 MetaValue: TypeAlias = str | int | float | bool | None
@@ -30,9 +32,9 @@ class _SharedOptions(TypedDict, total=False):
     timeout: timedelta | None
     on_conflict: OnConflict | None
     dedupe_for: timedelta | None
-    tags: Sequence[str]
+    tags: Sequence[str] | AbstractSet[str] | None
     meta: Mapping[str, MetaValue] | None
-    parent_id: JobId | None
+    parent_id: UUID | str | None
     traceparent: str | None
     enqueued_by: str | None
     tenant: str | None

@@ -6,7 +6,8 @@ handles, read by admission.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NoReturn
@@ -19,11 +20,10 @@ from ..domain.job import (
     MAX_TAGS,
     NAME_PATTERN,
     SHORTEST_DURATION,
-    JobId,
     OnConflict,
 )
 from ..domain.json_text import KIB, JsonLimits, decode
-from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, is_traceparent, printable_key
+from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, is_traceparent, printable_key, read_uuid
 from .describe import milliseconds
 from .jobtype import JobType
 from .policy import is_name, is_priority
@@ -31,13 +31,30 @@ from .policy import is_name, is_priority
 META_LIMITS = JsonLimits(max_bytes=4 * KIB, max_depth=1)
 OLDEST_RUN_AT = timedelta(days=1)
 
+# What must be of a type, how that is called, and a value of it: whoever enqueues from code can pass anything.
+_DURATION, _TEXT = "timedelta(seconds=5)", "'text'"
+_KINDS: tuple[tuple[str, type, str, str], ...] = (
+    ("payload_text", str, "JSON text", "'{}'"),
+    ("delay", timedelta, "a timedelta", _DURATION),
+    ("timeout", timedelta, "a timedelta", _DURATION),
+    ("dedupe_for", timedelta, "a timedelta", _DURATION),
+    ("run_at", datetime, "a datetime", "datetime.now(UTC) + timedelta(hours=1)"),
+    ("max_attempts", int, "a whole number", "3"),
+    ("idempotency_key", str, "text", "'order:1'"),
+    ("enqueued_by", str, "text", _TEXT),
+    ("tenant", str, "text", _TEXT),
+    ("traceparent", str, "text", "request.headers['traceparent']"),
+    ("meta", str, "JSON text", "'{}'"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueRequest:
     """What somebody asks for. Absent values are the job type's.
 
-    `payload_text` and `meta` are JSON text. `tenant` is the tenant the caller acts for: used when the job type
-    declares none, and when it declares one the two must agree. `run_at` (aware) and `delay` exclude each other.
+    `payload_text` and `meta` are JSON text, `parent_id` is a UUID or its text. `tenant` is the tenant the caller acts
+    for: used when the job type declares none, and when it declares one the two must agree. `run_at` (aware) and `delay`
+    exclude each other.
     """
 
     name: str
@@ -51,20 +68,21 @@ class EnqueueRequest:
     idempotency_key: str | None = None
     on_conflict: OnConflict | None = None
     dedupe_for: timedelta | None = None
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] | AbstractSet[str] = ()
     meta: str | None = None
-    parent_id: JobId | None = None
+    parent_id: UUID | str | None = None
     traceparent: str | None = None
     enqueued_by: str | None = None
     tenant: str | None = None
 
 
 def refuse_unbounded(request: EnqueueRequest, job_type: JobType, now: Callable[[], datetime]) -> None:
-    """Refuse a request with a field out of bounds; `now` is asked only when a `run_at` is there.
+    """Refuse a request with a field of another type or out of bounds; `now` is asked only when a `run_at` is there.
 
     Raises:
         RequestInvalid: detail `pointer` names the field.
     """
+    _check_kinds(request)
     _check_place(request)
     _check_time(request, now)
     _check_budget(request, job_type)
@@ -74,15 +92,35 @@ def refuse_unbounded(request: EnqueueRequest, job_type: JobType, now: Callable[[
         _check_meta(request.meta)
 
 
-def refuse_request(field: str, rule: str) -> NoReturn:
+def parent_of(request: EnqueueRequest) -> UUID | None:
+    """Give the parent's id: a UUID as it is, a text as it is canonically spelled.
+
+    Raises:
+        RequestInvalid: it is neither.
+    """
+    given: object = request.parent_id
+    found = read_uuid(given) if isinstance(given, str) else given
+    if given is not None and not isinstance(found, UUID):
+        refuse_request("parent_id", "must be the id of a job", fix="pass the UUID its enqueue gave, or that as text")
+    return found if isinstance(found, UUID) else None
+
+
+def refuse_request(field: str, rule: str, *, fix: str | None = None) -> NoReturn:
     """Refuse one field of a request.
 
     Raises:
         RequestInvalid: always; details `field` and `rule` let a caller that spells the field otherwise say it again.
     """
     raise RequestInvalid(
-        f"{field} {rule}", fix=f"correct {field}, or leave it out", pointer=f"/{field}", field=field, rule=rule
+        f"{field} {rule}", fix=fix or f"correct {field}, or leave it out", pointer=f"/{field}", field=field, rule=rule
     )
+
+
+def _check_kinds(request: EnqueueRequest) -> None:
+    for field, kind, shown, example in _KINDS:
+        value = getattr(request, field)
+        if value is not None and not isinstance(value, kind):
+            refuse_request(field, f"must be {shown}, not {type(value).__name__}", fix=f"pass {field}={example}")
 
 
 def _check_place(request: EnqueueRequest) -> None:
@@ -99,8 +137,8 @@ def _check_time(request: EnqueueRequest, now: Callable[[], datetime]) -> None:
         return
     if request.delay:
         refuse_request("run_at", "and delay exclude each other")
-    if request.run_at.tzinfo is None:
-        refuse_request("run_at", "must name its time zone")
+    if request.run_at.utcoffset() is None:
+        refuse_request("run_at", "must name its time zone", fix="pass an aware datetime, such as one of tzinfo=UTC")
     if not -OLDEST_RUN_AT <= request.run_at - now() <= LONGEST_DURATION:
         refuse_request("run_at", "must be within one day ago and five years ahead")
 
@@ -126,16 +164,17 @@ def _check_key(request: EnqueueRequest) -> None:
 
 
 def _check_labels(request: EnqueueRequest) -> None:
-    if len(request.tags) > MAX_TAGS:
+    tags: object = request.tags
+    if isinstance(tags, str | bytes | bytearray) or not isinstance(tags, Sequence | AbstractSet):
+        refuse_request("tags", f"must be a list of texts, not {type(tags).__name__}", fix="pass tags=['one', 'two']")
+    if len(tags) > MAX_TAGS:
         refuse_request("tags", f"must be at most {MAX_TAGS}")
-    if not all(is_printable(tag, MAX_TAG_CHARS) for tag in request.tags):
+    if not all(isinstance(tag, str) and is_printable(tag, MAX_TAG_CHARS) for tag in tags):
         refuse_request("tags", f"must be 1 to {MAX_TAG_CHARS} printable characters each")
     for field in ("enqueued_by", "tenant"):
         value = getattr(request, field)
         if value is not None and not is_printable(value):
             refuse_request(field, f"must be 1 to {MAX_KEY_CHARS} printable characters")
-    if request.parent_id is not None and not isinstance(request.parent_id, UUID):
-        refuse_request("parent_id", "must be the id of a job")
     if request.traceparent is not None and not is_traceparent(request.traceparent):
         refuse_request("traceparent", "must be as W3C Trace Context writes it")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,7 +15,8 @@ from app.domain.job import NewJob
 from app.domain.outbox import Pass
 from app.domain.state import State
 from app.drivers.protocol import Wake
-from tests.support.drivers import new_id, new_job
+from app.jobs import Client, job, use_client
+from tests.support.drivers import NAME, new_id, new_job
 from tests.support.outbox import Outbox
 
 HOUR = timedelta(hours=1)
@@ -44,13 +47,28 @@ async def test_a_commit_publishes_under_the_id_that_was_given(outbox: Outbox) ->
     assert await outbox.publish() == Pass()
 
 
+@job(NAME)
+def note() -> None: ...
+
+
+@pytest.mark.parametrize("spelled", [UUID, str, lambda parent: str(parent).upper()], ids=["id", "text", "capitals"])
+async def test_a_parent_is_named_by_its_id_or_by_that_as_text(outbox: Outbox, spelled: Callable[[str], Any]) -> None:
+    parent = new_id()
+    with use_client(Client(outbox.env.driver)):
+        answer: Any = await note.enqueue({}, parent_id=spelled(str(parent)))
+        async with outbox.transaction() as session:
+            staged: Any = await note.enqueue({}, parent_id=spelled(str(parent)), session=session)
+    await outbox.publish()
+    assert [(await outbox.env.describe(job_id)).parent_id for job_id in (answer.id, staged.id)] == [parent, parent]
+
+
 async def test_a_rollback_leaves_nothing(outbox: Outbox) -> None:
     job = new_job()
     with pytest.raises(Undone):
         await roll_back(outbox, job)
     assert await outbox.publish() == Pass()
     assert (await outbox.view()).oldest_at is None
-    assert not await outbox.store.is_staged(job.id)
+    assert await outbox.store.find(job.id) is None
 
 
 async def test_nothing_is_published_before_the_commit(outbox: Outbox) -> None:

@@ -268,12 +268,6 @@ async def test_options_out_of_bounds_are_refused(store: RememberingStore, wrong:
     assert store.jobs == []
 
 
-async def test_an_unknown_option_is_an_error(store: RememberingStore) -> None:
-    unknown: dict[str, Any] = {"dealy": 3}
-    with pytest.raises(TypeError, match="dealy"):
-        await count.enqueue({"number": 1}, **unknown)
-
-
 async def test_a_child_is_linked_to_its_parent(store: RememberingStore) -> None:
     await context().enqueue(count, {"number": 1}, tags=["child"])
     assert store.jobs[0].parent_id == JOB_ID
