@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.types import TypeEngine
 
-from ...domain.errors import OutboxNoTx, SchemaOutdated, TransactionForeign
+from ...domain.errors import DriverUnavailable, OutboxNoTx, SchemaOutdated, SettingsInvalid, TransactionForeign
 from ...domain.job import NewJob
 from .database import in_schema
 from .sqlstate import translate
@@ -38,9 +38,11 @@ Transaction: TypeAlias = (
 )
 OnCommit: TypeAlias = Callable[[], None]
 
+_AGAIN = "roll your transaction back, and repeat all of it"
 _MIGRATE = "run `outlast migrate up --db` with the address of the database this transaction is on"
 _ACCEPTED = "pass an AsyncSession, an AsyncConnection, a Session or a Connection of SQLAlchemy"
 _NO_TABLE = ("42P01", "3F000", "42703", "42883")  # neither table, schema, column nor function
+_ABORTED, _READ_ONLY, _FORBIDDEN = "25P02", "25006", "42501"
 # A session's own notes: that it rings after its commits, and that this transaction has something to ring for.
 _HAS_STAGED = "outlast.has_staged"
 
@@ -82,9 +84,11 @@ async def stage(statement: TextClause, transaction: Transaction, jobs: Sequence[
     """Stage jobs in a transaction of whatever kind.
 
     Raises:
-        OutboxNoTx: it is no transaction, or one that cannot be written in any more.
+        OutboxNoTx: it is no transaction, or one that cannot be written in: aborted, read-only or over.
         TransactionForeign: it is not on PostgreSQL.
         SchemaOutdated: its database has no outbox.
+        SettingsInvalid: its role may not write there.
+        DriverUnavailable: its connection is gone, or its statement was; the whole transaction is to be repeated.
     """
     opened = _unwrapped(transaction)
     if isinstance(opened, AsyncSession | AsyncConnection):
@@ -108,7 +112,7 @@ def stage_now(statement: TextClause, transaction: Transaction, jobs: Sequence[Ne
             connection.execute(statement, [_row(job) for job in jobs])
     except (sa.InvalidRequestError, sa.UnboundExecutionError) as error:
         raise _no_transaction(opened, error) from error
-    except sa.DBAPIError as error:
+    except (sa.SQLAlchemyError, OSError) as error:
         raise _refused(error) from error
     if isinstance(opened, Session):
         _ring_after_commit(opened, on_commit)
@@ -184,16 +188,41 @@ def _ring_after_commit(session: Session, on_commit: OnCommit) -> None:
 
 
 def _no_transaction(opened: object, error: Exception) -> OutboxNoTx:
+    said = str(error).partition("\n")[0]
+    if isinstance(error, sa.PendingRollbackError):
+        return _aborted(f"the {type(opened).__name__} must be rolled back before it is used again: {said}")
     return OutboxNoTx(
-        f"the {type(opened).__name__} has no transaction to stage in: {str(error).partition(chr(10))[0]}",
+        f"the {type(opened).__name__} has no transaction to stage in: {said}",
         fix="begin a transaction first; of a session with several databases pass the connection to stage on",
     )
 
 
-def _refused(error: sa.DBAPIError) -> Exception:
-    """Say what the caller's database refused. Other drivers than asyncpg only tell its code."""
+def _aborted(cause: str) -> OutboxNoTx:
+    return OutboxNoTx(cause, fix="roll back (to a savepoint from before the failure, or the whole), then enqueue again")
+
+
+def _refused(error: sa.SQLAlchemyError | OSError) -> Exception:
+    """Say what the caller's database refused, with what helps in a transaction of the caller's.
+
+    Other drivers than asyncpg only tell its code. Nothing is repeated here: what failed has ended the transaction.
+    """
     known = translate(error)
-    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    said = error.orig if isinstance(error, sa.DBAPIError) else None
+    code = getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)
     if isinstance(known, SchemaOutdated) or code in _NO_TABLE:
         return SchemaOutdated("the database of the transaction has no outbox that this code knows", fix=_MIGRATE)
+    if code == _ABORTED:
+        return _aborted("the transaction is aborted: a statement before this one failed in it")
+    if code == _READ_ONLY:
+        return OutboxNoTx(
+            "the transaction only reads",
+            fix="begin a transaction that may write, on the primary server, and enqueue in it",
+        )
+    if code == _FORBIDDEN:
+        return SettingsInvalid(
+            "the role of the transaction may not write into the outbox",
+            fix="grant it usage on the schema of the outbox, and insert on its table `outbox`",
+        )
+    if isinstance(known, DriverUnavailable):
+        return DriverUnavailable(known.cause, fix=_AGAIN, **known.details)
     return error if known is None else known
