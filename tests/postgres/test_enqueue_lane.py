@@ -11,6 +11,8 @@ import pytest
 
 from app.domain.errors import DriverUnavailable, IdempotencyMismatch, JobDuplicate, OutlastError, RequestInvalid
 from app.domain.job import Enqueued, NewJob, RunId
+from app.drivers.postgres import enqueue_lane
+from app.drivers.postgres.connect import connect
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.enqueue_lane import MAX_CHARS, MAX_ROWS, EnqueueLane
@@ -116,6 +118,70 @@ async def test_a_caller_that_goes_away_leaves_its_row_on_its_way() -> None:
     assert (await neighbour).deduped is False
     await lane.close()
     assert [len(batch) for batch in store.batches] == [1, 1]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the last round end at once."""
+    monkeypatch.setattr(enqueue_lane, "_LAST_ROUND_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_close_tells_whoever_it_leaves_what_is_known_of_their_rows() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    store.gate.clear()
+    sent = [asyncio.create_task(lane.enqueue(new_job())) for _ in range(2)]
+    await store.begun.wait()
+    queued = [asyncio.create_task(lane.enqueue(new_job())) for _ in range(3)]
+    await asyncio.sleep(0)
+    queued[0].cancel()
+    await lane.close()
+    answers = await asyncio.wait_for(asyncio.gather(*sent, *queued, return_exceptions=True), 5)
+    assert [type(answer) for answer in answers] == [
+        *(DriverUnavailable, DriverUnavailable),
+        *(asyncio.CancelledError, DriverUnavailable, DriverUnavailable),
+    ]
+    assert ["unknown" in str(answer) for answer in answers] == [True, True, False, False, False]
+    assert ["is not stored" in str(answer) for answer in answers] == [False, False, False, True, True]
+    assert len({id(answer) for answer in answers}) == 5
+    assert [len(batch) for batch in store.batches] == [2], "nothing was sent that is said not to be"
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_caller_that_comes_while_the_lane_closes_is_told_too() -> None:
+    store = _Store()
+    lane = EnqueueLane(store)
+    store.gate.clear()
+    first = asyncio.create_task(lane.enqueue(new_job()))
+    await store.begun.wait()
+    closing = asyncio.create_task(lane.close())
+    await asyncio.sleep(0)
+    late = asyncio.create_task(lane.enqueue(new_job()))
+    await closing
+    answers = await asyncio.wait_for(asyncio.gather(first, late, return_exceptions=True), 5)
+    assert [type(answer) for answer in answers] == [DriverUnavailable, DriverUnavailable]
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_on_postgres_a_close_answers_every_caller_and_sends_no_more(database_url: str) -> None:
+    driver = PostgresDriver(create_engine(database_url, pool_size=4), owns_engine=True)
+    await driver.open()
+    beside = await connect(create_engine(database_url).url, application_name="beside")
+    async with beside.transaction():
+        await beside.execute("lock table outlast.job in share row exclusive mode")
+        sent = asyncio.create_task(driver.enqueue(new_job()))
+        while not await beside.fetchval("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0.01)
+        queued = new_job()
+        left = asyncio.create_task(driver.enqueue(queued))
+        await asyncio.sleep(0)
+        await driver.close()
+        answers = await asyncio.wait_for(asyncio.gather(sent, left, return_exceptions=True), 5)
+    assert [type(answer) for answer in answers] == [DriverUnavailable, DriverUnavailable]
+    assert ["is not stored" in str(answer) for answer in answers] == [False, True]
+    assert await beside.fetchval("select count(*) from outlast.job where id = $1", queued.id) == 0
+    await beside.close()
 
 
 @pytest.mark.parametrize("queue", ["taken", "away", "bad"])

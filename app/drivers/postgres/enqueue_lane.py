@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from ...domain.errors import OutlastError
+from ...domain.errors import DriverUnavailable, OutlastError
 from ...domain.job import Enqueued, NewJob
 from .apart import start_apart
 
@@ -19,6 +19,8 @@ from .apart import start_apart
 MAX_ROWS = 500
 MAX_CHARS = 4 * 1024 * 1024
 _LAST_ROUND_SECONDS = 5.0
+_NOT_SENT_FIX = "enqueue it again over a driver that is open"
+_UNKNOWN_FIX = f"{_NOT_SENT_FIX}; an idempotency key makes that safe"
 
 Verdict: TypeAlias = Enqueued | OutlastError
 Store: TypeAlias = Callable[[Sequence[NewJob]], Awaitable[Sequence[Verdict]]]
@@ -51,23 +53,30 @@ class EnqueueLane:
         return await answer
 
     async def close(self) -> None:
-        """Send what has gathered, within a bound; called when the driver closes."""
+        """Send what has gathered, within a bound, and tell whoever is left; called when the driver closes."""
         if self._sending is not None and not self._sending.done():
             await asyncio.wait((self._sending,), timeout=_LAST_ROUND_SECONDS)
             self._sending.cancel()
             await asyncio.wait((self._sending,))
+        self._refuse_waiting()  # a task that was cancelled before its first step has told nobody
 
     async def _send(self) -> None:
-        # Before each batch, what the loop has ready joins it: callers that were answered together come back together.
-        await asyncio.sleep(0)
-        while self._waiting:
-            batch = self._next()
-            try:
-                await self._settle(batch)
-            finally:
-                for _, answer in batch:
-                    answer.cancel()  # answered ones stay answered
+        try:
+            # Before each batch, what the loop has ready joins it: callers answered together come back together.
             await asyncio.sleep(0)
+            while self._waiting:
+                batch = self._next()
+                try:
+                    await self._settle(batch)
+                finally:
+                    _refuse(batch, "while this job was on its way: whether it is stored is unknown", _UNKNOWN_FIX)
+                await asyncio.sleep(0)
+        finally:
+            self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        _refuse(waiting, "before this job was sent: it is not stored", _NOT_SENT_FIX)
 
     def _next(self) -> list[_Caller]:
         count = chars = 0
@@ -99,6 +108,13 @@ class EnqueueLane:
                 answer.set_exception(verdict)
             else:
                 answer.set_result(verdict)
+
+
+def _refuse(callers: Sequence[_Caller], when: str, fix: str) -> None:
+    """Answer callers that nothing answers any more; others stay answered, or have gone away."""
+    for _, answer in callers:
+        if not answer.done():
+            answer.set_exception(DriverUnavailable(f"the driver was closed {when}", fix=fix))
 
 
 def _own(error: Exception) -> Exception:
