@@ -83,7 +83,7 @@ CLAIM = Target(
     (
         _ROUTES,
         *("tests/conformance/test_claim.py", "tests/postgres/test_lost_worker.py"),
-        *("tests/postgres/test_low_water.py", "tests/postgres/test_plans.py"),
+        *("tests/postgres/test_low_water.py", "tests/postgres/test_plans.py", "tests/postgres/test_set_aside.py"),
         *(_RACES + "claim.py", "tests/postgres/test_buffers.py"),
     ),
     (
@@ -106,6 +106,18 @@ CLAIM = Target(
         ),
         Mutant("nothing learnt from what passes jobs over", "request.alone_ok and taken", "taken"),
         Mutant("marks forgotten after a failure", "        water.forget()\n"),
+        Mutant("looks on for those put aside", "elif head[PLANNED]", "if head[PLANNED]"),
+    ),
+)
+
+SET_ASIDE = Target(
+    _DRIVER + "set_aside.py",
+    ("tests/postgres/test_set_aside.py",),
+    (
+        Mutant("fence: id", "r.job_id = any($2::uuid[]) and", "$2::uuid[] is not null and"),
+        Mutant("fence: worker", "r.worker = $1 and", "$1::int is not null and"),
+        Mutant("fence: sequence", "r.seq = any($3::bigint[]) order", "$3::bigint[] is not null order"),
+        Mutant("uncounted", "attempt - 1, claim_no", "attempt, claim_no"),
     ),
 )
 
@@ -262,6 +274,7 @@ TARGETS = (
     ENQUEUE,
     ENQUEUE_COLUMNS,
     CLAIM,
+    SET_ASIDE,
     SETTLE,
     LOCK_ORDER,
     FUSED,

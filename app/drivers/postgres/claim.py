@@ -18,6 +18,7 @@ from .database import Database, Raw
 from .low_water import Horizon, Stretch
 from .names import name_ids
 from .rows import claimed_job
+from .set_aside import set_aside
 
 # How often a claim over several queues looks again when somebody else took what it had planned to take.
 _LOOKS = 4
@@ -80,7 +81,8 @@ _TAKE = _TAKE.replace("{stretches}", _STRETCHES).replace("{within}", _WITHIN.str
 TAKING_ONE = f"{_ONE_QUEUE.strip()},{_TAKE}"
 TAKING_MANY = f"{_QUEUES.strip()},{_TAKE}"
 
-# The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would lose the job.
+# The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would leave a claim
+# that nobody knows of.
 # The row without a job comes first, in columns lent by their type: how many were planned stands in `name_id`, when it
 # was in `created_at`, and where the claim stands among transactions in `seq` (xmin) and `timeout_ms` (xid; one that
 # took nothing asks for no id). `settled` is for statements that do more. Rows are read by place: `rows.claimed_job`.
@@ -105,8 +107,8 @@ _TAKEN = TAKEN.replace("{settled}", "null::bigint[]")
 CLAIM_ONE = f"with {TAKING_ONE}{_TAKEN}"
 CLAIM_MANY = f"with {TAKING_MANY}{_TAKEN}"
 
-# Places of columns: of every row, of the first, and of what `settled` adds to the first.
-QUEUE, RANK, SEQ = 1, 2, 3
+# Places of columns: of every row (a tenant has every envelope), of the first, and of what `settled` adds to the first.
+JOB, QUEUE, RANK, SEQ, TENANT = 0, 1, 2, 3, 9
 XMIN, PLANNED, AT, XID, SETTLED = 3, 4, 13, 16, 24
 _TOKEN = itemgetter(QUEUE, RANK, SEQ)
 
@@ -150,13 +152,17 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
         asked = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
         head, *taken = await _looked(db, request, first if first and turn == 0 else look, asked)
         at = head[AT]
+        whole = [row for row in taken if row[TENANT] is not None]
         found += [
             (row[RANK], row[SEQ], claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=at))
-            for row in taken
+            for row in whole
         ]
-        if head[PLANNED] <= len(taken):
+        if len(whole) < len(taken):
+            bare = [(row[JOB], row[SEQ]) for row in taken if row[TENANT] is None]
+            await set_aside(db, request.worker_id, bare)
+        elif head[PLANNED] <= len(taken):
             break
-        for row in taken:
+        for row in whole:
             room[row[QUEUE]] -= 1
     found.sort()  # no two have one sequence
     return tuple([job for _, _, job in found])
