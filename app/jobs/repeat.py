@@ -28,15 +28,23 @@ async def until_known(
     repetition begins later than `patience_seconds` after the first failure.
 
     Raises:
-        DriverUnavailable: patience has ended; whether the write took place is unknown. Anything else at once.
+        DriverUnavailable: patience has ended; whether the write took place is unknown. At once when the driver was
+            closed for good (detail `is_closed`), and then with what the first failure knew of the write.
+            Anything else at once.
     """
     clock = asyncio.get_running_loop().time
+    first: DriverUnavailable | None = None
     until: float | None = None
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             return await write()
-        except DriverUnavailable:
+        except DriverUnavailable as error:
+            if error.details.get("is_closed"):
+                if first is None:
+                    raise
+                raise first from first.__cause__  # of an earlier try, which may be stored, this one knows nothing
+            first = first or error
             now = clock()
             if until is not None and now + pause > until:
                 raise

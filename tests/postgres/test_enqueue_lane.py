@@ -16,7 +16,13 @@ from app.drivers.postgres.connect import connect
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.enqueue_lane import MAX_CHARS, MAX_ROWS, EnqueueLane
+from app.jobs import Client, job
+from app.jobs.request import EnqueueRequest
 from tests.support.drivers import new_job
+
+
+@job("a.note")
+def note() -> None: ...
 
 
 def _answer(job: NewJob) -> Enqueued:
@@ -170,17 +176,19 @@ async def test_on_postgres_a_close_answers_every_caller_and_sends_no_more(databa
     beside = await connect(create_engine(database_url).url, application_name="beside")
     async with beside.transaction():
         await beside.execute("lock table outlast.job in share row exclusive mode")
-        sent = asyncio.create_task(driver.enqueue(new_job()))
+        client = Client(driver)
+        requests = [EnqueueRequest(name=note.name, payload_text="{}", tags=(tag,)) for tag in ("sent", "left")]
+        sent = asyncio.create_task(client.enqueue(note.job_type, requests[0]))
         while not await beside.fetchval("select count(*) from pg_locks where not granted"):
             await asyncio.sleep(0.01)
-        queued = new_job()
-        left = asyncio.create_task(driver.enqueue(queued))
+        left = asyncio.create_task(client.enqueue(note.job_type, requests[1]))
         await asyncio.sleep(0)
         await driver.close()
         answers = await asyncio.wait_for(asyncio.gather(sent, left, return_exceptions=True), 5)
     assert [type(answer) for answer in answers] == [DriverUnavailable, DriverUnavailable]
+    assert ["unknown" in str(answer) for answer in answers] == [True, False]
     assert ["is not stored" in str(answer) for answer in answers] == [False, True]
-    assert await beside.fetchval("select count(*) from outlast.job where id = $1", queued.id) == 0
+    assert await beside.fetchval("select count(*) from outlast.job where tags = '{left}'") == 0
     await beside.close()
 
 

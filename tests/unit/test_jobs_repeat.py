@@ -91,3 +91,24 @@ async def test_an_answer_that_refuses_is_an_answer() -> None:
     with pytest.raises(JobDuplicate):
         await until_known(write)
     assert write.calls == 1
+
+
+async def test_a_driver_that_was_closed_is_not_asked_again() -> None:
+    write = FailingWrite(DriverUnavailable("the driver was closed: it is not stored", fix="open one", is_closed=True))
+    with pytest.raises(DriverUnavailable, match="is not stored"):
+        await until_known(write)
+    assert write.calls == 1
+
+
+async def test_a_driver_closed_between_two_tries_leaves_the_outcome_of_the_first_unknown() -> None:
+    errors = [
+        DriverUnavailable("the connection broke", fix="try again"),
+        DriverUnavailable("the driver was closed: it is not stored", fix="open one", is_closed=True),
+    ]
+
+    async def write() -> None:
+        raise errors.pop(0)
+
+    with pytest.raises(DriverUnavailable, match="the connection broke"):
+        await until_known(write)
+    assert errors == []

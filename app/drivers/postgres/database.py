@@ -201,7 +201,7 @@ class Database:
 
     async def _take(self) -> Taken:
         if self._is_closed:
-            raise DriverUnavailable("this driver is closed", fix="make a new engine and a new driver")
+            raise DriverUnavailable("this driver is closed", fix="make a new engine and a new driver", is_closed=True)
         return await self._hand.take()
 
 

@@ -114,7 +114,7 @@ def _refuse(callers: Sequence[_Caller], when: str, fix: str) -> None:
     """Answer callers that nothing answers any more; others stay answered, or have gone away."""
     for _, answer in callers:
         if not answer.done():
-            answer.set_exception(DriverUnavailable(f"the driver was closed {when}", fix=fix))
+            answer.set_exception(DriverUnavailable(f"the driver was closed {when}", fix=fix, is_closed=True))
 
 
 def _own(error: Exception) -> Exception:
