@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import NoReturn
 from uuid import UUID
 
@@ -46,6 +47,7 @@ _KINDS: tuple[tuple[str, type, str, str], ...] = (
     ("traceparent", str, "text", "request.headers['traceparent']"),
     ("meta", str, "JSON text", "'{}'"),
 )
+_VALUES = attrgetter(*(kind[0] for kind in _KINDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +119,9 @@ def refuse_request(field: str, rule: str, *, fix: str | None = None) -> NoReturn
 
 
 def _check_kinds(request: EnqueueRequest) -> None:
-    for field, kind, shown, example in _KINDS:
-        value = getattr(request, field)
-        if value is not None and not isinstance(value, kind):
+    for value, kind in zip(_VALUES(request), _KINDS, strict=True):
+        if value is not None and not isinstance(value, kind[1]):
+            field, _, shown, example = kind
             refuse_request(field, f"must be {shown}, not {type(value).__name__}", fix=f"pass {field}={example}")
 
 
