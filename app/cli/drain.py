@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,14 @@ _MARGIN_SECONDS = 5.0  # past the deadline a watchdog has ended the process
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - where it listens, asked for here
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What was said before the subcommand, which counts unless it is said again after it."""
+
+    admin_port: int | None
+    as_json: bool
+
+
 @drain.callback(invoke_without_command=True)
 def begin(
     ctx: typer.Context,
@@ -42,6 +51,9 @@ def begin(
 ) -> None:
     """Let the process on this machine leave, as SIGTERM would; one that leaves already goes on."""
     if ctx.invoked_subcommand is not None:
+        if wait or timeout is not None:
+            raise typer.BadParameter("--wait and --timeout ask for a drain, and a subcommand asks for none")
+        ctx.obj = _Given(admin_port=admin_port, as_json=as_json)
         return
     url = _address(admin_port)
     document = _ask(url, method="POST")
@@ -53,13 +65,14 @@ def begin(
 
 
 @drain.command()
-def status(*, admin_port: _AdminPort = None, as_json: _Json = False) -> None:
+def status(ctx: typer.Context, *, admin_port: _AdminPort = None, as_json: _Json = False) -> None:
     """Say how far the process on this machine is with leaving."""
-    url = _address(admin_port)
+    before: _Given = ctx.obj
+    url = _address(before.admin_port if admin_port is None else admin_port)
     document = _ask(url)
     if document is None:
         raise _nobody(url)
-    _show(document, as_json=as_json)
+    _show(document, as_json=as_json or before.as_json)
 
 
 def _wait(url: str, document: Document, timeout: float | None, *, as_json: bool) -> Document:

@@ -25,10 +25,15 @@ async def test_a_process_is_drained_and_waited_for(fleet: Fleet, store: Store, o
     status = outlast("drain", "status", *port_of(worker), "--json").document()
     assert (status["state"], status["role"], status["in_flight_count"]) == ("running", "worker", 1)
     assert "worker: running, 1 in flight" in outlast("drain", "status", *port_of(worker)).out
+    assert "worker: running, 1 in flight" in outlast("drain", *port_of(worker), "status").out
+    assert outlast("drain", *port_of(worker), "--json", "status").document()["in_flight_count"] == 1
+    assert outlast("drain", "--admin-port", "1", "status", *port_of(worker), "--json").document() == status
     ended = outlast("drain", "--wait", *port_of(worker), "--json")
     assert "worker: draining (" in ended.err
     assert ", asked for by this machine, " in ended.err
-    assert ended.document()["state"] == "stopped"
+    last = ended.document()
+    assert (last["state"], last["remaining_ms"], last["in_flight"]) == ("stopped", 0, [])
+    assert (last["role"], last["reason"]) == ("worker", "asked for by this machine")
     assert await worker.gone(DRAIN) == 0
 
 
@@ -41,6 +46,9 @@ async def test_a_wait_that_is_too_short_is_3_and_what_is_held_is_named(
     waited = outlast("drain", "--wait", "--timeout", "0.3", *port_of(worker), code=3)
     assert f"faults.deaf {job_id}" in waited.out
     assert "has not heard" in waited.out
+    last = outlast("drain", "--wait", "--timeout", "0.3", *port_of(worker), "--json", code=3).document()
+    assert (last["state"], last["phase"], last["in_flight_count"]) == ("draining", "inflight", 1)
+    assert [(run["job_id"], run["acknowledged"]) for run in last["in_flight"]] == [(str(job_id), False)]
     fleet.ledger.open("done")
     assert await worker.gone() == 0
 
@@ -49,7 +57,15 @@ def test_nobody_there_is_69(outlast: Outlast) -> None:
     refused = outlast("drain", "--admin-port", "1", code=69)
     assert "no process answers" in refused.err
     assert "--admin-port" in refused.err
-    assert outlast("drain", "status", "--admin-port", "1", code=69).out == ""
+    for words in (("status", "--admin-port", "1"), ("--admin-port", "1", "status")):
+        asked = outlast("drain", *words, code=69)
+        assert asked.out == ""
+        assert "127.0.0.1:1/" in asked.err
+
+
+@pytest.mark.parametrize("option", [("--wait",), ("--timeout", "1")])
+def test_waiting_for_a_status_is_a_misuse(option: tuple[str, ...], outlast: Outlast) -> None:
+    assert "a subcommand" in outlast("drain", *option, "status", code=2).err
 
 
 async def test_a_worker_is_listed_asked_to_leave_by_its_id_and_waited_for(
