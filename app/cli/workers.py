@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +32,10 @@ _ACTOR = "cli"
 @workers.command("list")
 def list_workers(*, as_json: _Json = False, db: _Db = None) -> None:
     """List live workers and those that left in the last hour, newest first."""
-    _show(with_fleet(db, lambda fleet: fleet.workers()), as_json=as_json)
+    views = with_fleet(db, lambda fleet: fleet.workers())
+    _show(views, as_json=as_json)
+    if not (views or as_json):
+        say("no workers")
 
 
 @workers.command("drain")
@@ -46,31 +49,43 @@ def drain_worker(
 ) -> None:
     """Let a worker leave, as SIGTERM would, wherever it runs; it begins at its next renewal."""
 
-    async def ask(fleet: FleetControl) -> WorkerView:
-        view = await fleet.drain(worker_id, by=_ACTOR)
-        return await _left(fleet, view, timeout) if wait else view
+    from ..control.fleet import ASK_ITSELF
+    from ..domain.errors import DriverUnavailable
 
-    view = with_fleet(db, ask)
-    _show((view,), as_json=as_json)
-    if wait and not _has_left(view):
-        say(f"still there after {timeout:g} s")
-        raise typer.Exit(TIMED_OUT)
+    async def ask(fleet: FleetControl) -> None:
+        if wait:
+            await _wait(fleet, worker_id, timeout, as_json=as_json)
+        else:
+            _show((await fleet.drain(worker_id, by=_ACTOR),), as_json=as_json)
+
+    try:
+        with_fleet(db, ask)
+    except DriverUnavailable as error:
+        raise DriverUnavailable(error.cause, fix=f"{ASK_ITSELF}; or {error.fix}") from error
 
 
-async def _left(fleet: FleetControl, view: WorkerView, seconds: float) -> WorkerView:
-    """Look until the worker has left or the time is over."""
+async def _wait(fleet: FleetControl, worker_id: str, seconds: float, *, as_json: bool) -> None:
+    """Ask, and look until the worker has left or the time is over; one that is lost has not left."""
     import asyncio
 
+    from ..control.fleet import lost
+    from ..domain.drain import DrainAsk
+
+    has_left = await fleet.ask(worker_id, by=_ACTOR) is DrainAsk.LEFT
     deadline = time.monotonic() + seconds
-    while not _has_left(view) and time.monotonic() < deadline:
+    view = await fleet.find(worker_id)
+    while not (has_left or view is None or view.has_left):
+        if view.is_lost:
+            raise lost(worker_id)
+        if time.monotonic() >= deadline:
+            _show((view,), as_json=as_json)
+            say(f"still there after {seconds:g} s")
+            raise typer.Exit(TIMED_OUT)
         await asyncio.sleep(_POLL_SECONDS)
-        # One that is not listed any more left more than an hour ago: nobody has waited that long for it.
-        view = next((one for one in await fleet.workers() if one.id == view.id), view)
-    return view
-
-
-def _has_left(view: WorkerView) -> bool:
-    return view.closed_at is not None or view.lost_at is not None
+        view = await fleet.find(worker_id)
+    # One that is not listed any more left more than an hour ago.
+    _show(() if view is None else (view,), as_json=as_json)
+    say(f"worker {worker_id} has left")
 
 
 def _show(views: Sequence[WorkerView], *, as_json: bool) -> None:
@@ -81,25 +96,21 @@ def _show(views: Sequence[WorkerView], *, as_json: bool) -> None:
         for view in views:
             sys.stdout.write(render(worker_document(view)).decode() + "\n")
         return
-    if not views:
-        say("no workers")
-        return
-    print_rows((_COLUMNS, *(_row(worker_document(view)) for view in views)))
+    if views:
+        print_rows((_COLUMNS, *(_row(view) for view in views)))
 
 
-def _row(document: Mapping[str, object]) -> tuple[str, ...]:
-    queues = document["queues"]
-    named = ",".join(map(str, queues)) if isinstance(queues, list) else ""
-    facts = (document["id"], document["host"], document["pid"], document["code_version"], named, document["running"])
-    return (*map(str, facts), f"{document['heartbeat_age_ms']} ms", _state(document))
+def _row(view: WorkerView) -> tuple[str, ...]:
+    facts = (view.id, view.host, view.pid, view.code_version, ",".join(view.queues), view.running)
+    return (*map(str, facts), f"{view.heartbeat_age_ms} ms", _state(view))
 
 
-def _state(document: Mapping[str, object]) -> str:
-    if document["lost_at"] is not None:
-        return "lost"
-    if document["closed_at"] is not None:
+def _state(view: WorkerView) -> str:
+    if view.has_left:
         return "left"
-    if document["drain_phase"] is not None:
+    if view.is_lost:
+        return "lost"
+    if view.drain_phase is not None:
         # A loop that is blocked cannot show why it drains.
-        return f"draining ({document['drain_phase']}): {document['drain_reason'] or 'its loop is blocked'}"
-    return "running" if document["drain_asked_by"] is None else f"asked to drain by {document['drain_asked_by']}"
+        return f"draining ({view.drain_phase}): {view.drain_reason or 'its loop is blocked'}"
+    return "running" if view.drain_asked_by is None else f"asked to drain by {view.drain_asked_by}"

@@ -5,8 +5,9 @@ Called by the HTTP routes, the admin listener and the command line.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import assert_never
+from typing import Final, Literal, assert_never
 
 from ..domain.drain import DrainAsk
 from ..domain.errors import LeaseLost, NotFound
@@ -17,8 +18,15 @@ from ..lifecycle.status import DrainPhase
 from .render import Document
 from .represent import worker_document
 
-# Ids are 32-bit integers of the store's.
-_LARGEST_ID = 2**31 - 1
+# Ids are 32-bit integers of the store's, from 1; each has one spelling.
+LARGEST_WORKER_ID = 2**31 - 1
+_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+
+# What to do when the store is away: a worker is asked through it, but does not need it to leave.
+ASK_ITSELF: Final = (
+    "ask the worker itself, which needs no store: `outlast drain` on its machine, POST /v1/drain on its own admin port,"
+    " or SIGTERM"
+)
 
 
 class FleetControl:
@@ -36,22 +44,36 @@ class FleetControl:
 
         Raises:
             NotFound: there is no such worker.
-            LeaseLost: it has left already.
+            LeaseLost: it has left already, or was lost.
         """
+        match await self.ask(worker_id, by=by):
+            case DrainAsk.LEFT:
+                raise LeaseLost(f"worker {worker_id} has left", fix="nothing is left to do: it holds no jobs any more")
+            case DrainAsk.ASKED:
+                view = await self.find(worker_id)
+                assert view is not None, "it lived a moment ago, and is listed for an hour"  # noqa: S101 - see above
+                return view
+            case never:
+                assert_never(never)
+
+    async def ask(self, worker_id: str, *, by: str) -> Literal[DrainAsk.ASKED, DrainAsk.LEFT]:
+        """Ask a worker to drain, for a caller to whom one that has left is as good. Idempotent; raises as `drain`."""
         wanted = _id_of(worker_id)
         found = DrainAsk.UNKNOWN if wanted is None else await self._driver.ask_drain(wanted, by=by)
         match found:
             case DrainAsk.UNKNOWN:
                 raise NotFound(f"there is no worker {worker_id[:40]!r}", fix="give an id that GET /v1/workers lists")
-            case DrainAsk.GONE:
-                raise LeaseLost(f"worker {worker_id} has left", fix="nothing is left to do: it holds no jobs any more")
-            case DrainAsk.ASKED:
-                return await self._view(wanted)
+            case DrainAsk.LOST:
+                raise lost(worker_id)
+            case DrainAsk.LEFT | DrainAsk.ASKED:
+                return found
             case _:
                 assert_never(found)
 
-    async def _view(self, worker_id: WorkerId | None) -> WorkerView:
-        return next(worker for worker in await self._driver.workers() if worker.id == worker_id)
+    async def find(self, worker_id: str) -> WorkerView | None:
+        """Give a worker that lives or left in the last hour, else None."""
+        wanted = _id_of(worker_id)
+        return next((worker for worker in await self._driver.workers() if worker.id == wanted), None)
 
     async def draining(self) -> Document:
         """Give the workers with their drains, as they show them in the store."""
@@ -67,6 +89,13 @@ class FleetControl:
         }
 
 
+def lost(worker_id: str) -> LeaseLost:
+    """Give the error of a worker whose lease has passed: it cannot be asked, and nobody knows that it has left."""
+    return LeaseLost(
+        f"worker {worker_id} was lost: its lease passed without a word",
+        fix="its jobs are taken over; if its process still runs it has a new id, listed with the same host and pid",
+    )
+
+
 def _id_of(text: str) -> WorkerId | None:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_LARGEST_ID))
-    return WorkerId(int(text)) if is_number and int(text) <= _LARGEST_ID else None
+    return WorkerId(int(text)) if _ID.fullmatch(text) and int(text) <= LARGEST_WORKER_ID else None

@@ -23,10 +23,14 @@ class DrainShown:
 
 
 class DrainAsk(StrEnum):
-    """What asking a worker to drain found: it will, it has left already, or there never was such a worker."""
+    """What asking a worker to drain found.
+
+    It will; it has left already; it was lost, its lease having passed without a word; or there never was such a worker.
+    """
 
     ASKED = "asked"
-    GONE = "gone"
+    LEFT = "left"
+    LOST = "lost"
     UNKNOWN = "unknown"
 
 

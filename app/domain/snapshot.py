@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from .drain import LAST_PHASE
 from .job import ClaimToken, Counters, JobId, RunId, WorkerId
 from .outcome import ErrorInfo, OutcomeKind, SettleAnswer
 from .state import DeadReason, State
@@ -160,6 +161,18 @@ class WorkerView:
     drain_deadline_at: datetime | None = None
     drain_asked_at: datetime | None = None
     drain_asked_by: str | None = None
+
+    @property
+    def has_left(self) -> bool:
+        """Say whether it left in order; one that abandoned work at the end of its drain lets its lease run out."""
+        if self.lost_at is None:
+            return self.closed_at is not None
+        return self.drain_phase == LAST_PHASE
+
+    @property
+    def is_lost(self) -> bool:
+        """Say whether its lease passed without a word: it died, hangs, or could not reach the store."""
+        return self.lost_at is not None and not self.has_left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,8 @@ class FleetStore(Protocol):
     async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
         """Ask a worker to drain: it learns so at its next renewal, and is woken for one.
 
-        Asking again keeps who asked first. A worker whose lease has passed is gone, reaped or not.
+        Asking again keeps who asked first. A worker whose lease has passed is lost, reaped or not, unless its drain had
+        come to the last phase: then it has left.
         """
         ...
 

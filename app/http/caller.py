@@ -35,6 +35,13 @@ def caller_of(scope: AsgiScope) -> Caller:
     return cast("Caller", scope[SCOPE_KEY])
 
 
+def route_path(scope: AsgiScope) -> str:
+    """Give the path below the one the application is mounted under."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(root + "/") else path
+
+
 class Needs:
     """A dependency: the caller must hold these scopes. Gives the identity."""
 

@@ -21,7 +21,7 @@ from structlog.contextvars import bound_contextvars
 from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid
 from ..domain.text import is_traceparent
 from .auth import Identity
-from .caller import OPEN_PATHS, SCOPE_KEY, Caller
+from .caller import OPEN_PATHS, SCOPE_KEY, Caller, route_path
 from .headers import SECURITY_HEADERS
 from .problems import RequestFacts, is_fault, problem_response
 from .services import HttpServices
@@ -68,7 +68,7 @@ class Edge:
         return Caller(facts=facts, identity=self._authenticate(scope, headers), traceparent=_traceparent_of(headers))
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
-        if _route_path(scope) in OPEN_PATHS:
+        if route_path(scope) in OPEN_PATHS:
             return None
         return self._services.auth.authenticate([value for name, value in headers.raw if name == b"authorization"])
 
@@ -114,13 +114,6 @@ class _Answer:
                 # Reading the rest of a refused body, to keep the connection, would be the caller's to choose.
                 headers["Connection"] = "close"
         await self.inner_send(message)
-
-
-def _route_path(scope: Scope) -> str:
-    """Give the path below the one the application is mounted under."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path.removeprefix(root) if root and path.startswith(root + "/") else path
 
 
 def _facts_of(scope: Scope) -> RequestFacts:

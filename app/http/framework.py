@@ -6,18 +6,22 @@ renders. Called by `app`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from ..domain.errors import Internal, JobNotFound, NotFound, NotImplementedYet, OutlastError, RequestInvalid
 from ..domain.text import json_pointer
+from .caller import route_path
 from .problems import HEADERS_DETAIL, STATUS_DETAIL
 from .replies import root_of
 
@@ -28,8 +32,18 @@ _LATER = frozenset(
         "parent_id", "run_at_after", "run_at_before", "sort", "tag", "tag_all", "worker_id",
     }
 )  # fmt: skip
-_METHOD_NOT_ALLOWED = 405
+METHOD_NOT_ALLOWED = 405
 _NOT_FOUND = 404
+
+
+def method_not_allowed(method: str, allowed: Collection[str]) -> RequestInvalid:
+    """Give the refusal of a method that a path does not have, which names those it has."""
+    named = ", ".join(sorted(allowed))
+    return RequestInvalid(
+        f"{method} is not possible here",
+        fix=f"use {named}; /openapi.json describes them",
+        **{STATUS_DETAIL: METHOD_NOT_ALLOWED, HEADERS_DETAIL: {"Allow": named}},
+    )
 
 
 async def translate_http_exception(request: Request, exc: Exception) -> NoReturn:
@@ -71,6 +85,14 @@ def refusal(errors: Sequence[Mapping[str, str]]) -> RequestInvalid:
     )
 
 
+def refuse_repeated(request: Request, *, lists: frozenset[str] = frozenset()) -> None:
+    """Refuse a parameter that is given twice and is none of `lists`: which of the two was meant is not ours to say."""
+    counts = Counter(name for name, _ in request.query_params.multi_items() if name not in lists)
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise refusal([{"in": "query", "pointer": f"/{name}", "detail": "is given twice"} for name in repeated])
+
+
 def body_errors(exc: ValidationError) -> list[dict[str, str]]:
     """Give the JSON Pointer and the complaint of each field of a body that does not fit."""
     details = exc.errors(include_url=False, include_input=False, include_context=False)
@@ -86,16 +108,19 @@ def parameter_errors(details: Sequence[Any]) -> list[dict[str, str]]:
 
 
 def _coded(request: Request, exc: HTTPException) -> OutlastError:
-    if exc.status_code == _METHOD_NOT_ALLOWED:
-        allowed = (exc.headers or {}).get("Allow", "")
-        return RequestInvalid(
-            f"{request.method} is not possible here",
-            fix=f"use {allowed}" if allowed else "see /openapi.json",
-            **{STATUS_DETAIL: _METHOD_NOT_ALLOWED, HEADERS_DETAIL: dict(exc.headers or {})},
-        )
+    if exc.status_code == METHOD_NOT_ALLOWED:
+        return method_not_allowed(request.method, _methods_at(request))
     if exc.status_code == _NOT_FOUND:
         return NotFound("there is nothing at this path", fix="see /openapi.json for what there is")
     return Internal(f"the framework answered {exc.status_code}", fix="see the log")
+
+
+def _methods_at(request: Request) -> set[str]:
+    """Give every method of the path: the framework names those of the first route there alone."""
+    path = route_path(request.scope)
+    routes = [context.original_route for context in iter_route_contexts(request.app.routes)]
+    here = [route for route in routes if isinstance(route, Route) and route.path_regex.match(path)]
+    return {method for route in here for method in route.methods or ()}
 
 
 def _complaint(detail: ErrorDetails) -> str:

@@ -80,6 +80,8 @@ _SHOWN = ("existing_id", "state", "index", "error", "offset", "size", "limit")
 # Details of errors whose answer differs from their code's in status or headers: 405, 408.
 STATUS_DETAIL = "http_status"
 HEADERS_DETAIL = "http_headers"
+# The repair of a fault that names nothing of the inside: shown in place of the plain one.
+FIX_DETAIL = "http_fix"
 # What a fault of the service's own says instead of its cause, which may name hosts or statements.
 _PLAIN: Mapping[str, tuple[str, str]] = {
     DriverUnavailable.code: (
@@ -123,6 +125,7 @@ def problem_document(error: OutlastError, facts: RequestFacts) -> Document:
     detail, fix = (error.cause, error.fix)
     if is_fault(error):
         detail, fix = _PLAIN.get(error.code, _INTERNAL)
+        fix = str(error.details.get(FIX_DETAIL, fix))
     document: Document = {
         "type": f"/problems/{error.code}",
         "title": error.title,

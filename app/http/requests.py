@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ..control.fleet import LARGEST_WORKER_ID
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
 from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
@@ -59,6 +60,13 @@ def _number(value: object) -> object:
     if isinstance(value, int):
         return value
     raise ValueError("must be a whole number")
+
+
+def _worker_id(value: object) -> object:
+    """Read an id as `next_before` gives it: it has one spelling."""
+    if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,9}", value, re.ASCII) and int(value) <= LARGEST_WORKER_ID:
+        return int(value)
+    raise ValueError("must be the id of a worker, without a sign or leading zeros")
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower-case letters, digits and `_.:-`.")]
@@ -158,6 +166,6 @@ class DeployParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
-    before: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] | None = Field(
-        default=None, ge=1, description="`next_before` of the page before: only workers of lower ids."
+    before: Annotated[int | None, BeforeValidator(_worker_id, json_schema_input_type=int | None)] = Field(
+        default=None, ge=1, le=LARGEST_WORKER_ID, description="`next_before` of the page before: only workers of lower ids."
     )

@@ -91,15 +91,24 @@ async def test_a_worker_that_lost_its_lease_still_learns_that_it_was_asked_to_dr
 
 
 async def test_a_worker_that_has_left_cannot_be_asked_to_drain(env: DriverEnv) -> None:
-    closed, silent, lost = await env.register(), await env.register(), await env.register()
+    closed, silent, told, abandoning = [await env.register() for _ in range(4)]
     await env.driver.close_worker(closed)
-    assert await env.driver.ask_drain(closed, by="ann") is DrainAsk.GONE
+    await env.driver.show_worker(abandoning, wakeup=None, drain=DrainShown(phase="close"))
+    await env.driver.show_worker(told, wakeup=None, drain=DrainShown(phase="inflight"))
+    gone = {closed: DrainAsk.LEFT, silent: DrainAsk.LOST, told: DrainAsk.LOST, abandoning: DrainAsk.LEFT}
+    assert await env.driver.ask_drain(closed, by="ann") is DrainAsk.LEFT
     await env.vanish()
-    assert await env.driver.ask_drain(silent, by="ann") is DrainAsk.GONE, "its lease has passed, reaped or not"
+    assert {one: await env.driver.ask_drain(one, by="ann") for one in gone} == gone, "the leases passed, none is reaped"
     await env.driver.reap()
-    assert await env.driver.ask_drain(lost, by="ann") is DrainAsk.GONE
-    assert await env.driver.ask_drain(WorkerId(lost + 1000), by="ann") is DrainAsk.UNKNOWN
-    assert {view.drain_asked_at for view in await env.driver.workers()} == {None}
+    assert {one: await env.driver.ask_drain(one, by="ann") for one in gone} == gone
+    await env.driver.surrender(silent)
+    assert await env.driver.ask_drain(silent, by="ann") is DrainAsk.LOST, "its process took a new id"
+    assert await env.driver.ask_drain(WorkerId(abandoning + 1000), by="ann") is DrainAsk.UNKNOWN
+    views = await env.driver.workers()
+    assert {view.drain_asked_at for view in views} == {None}
+    assert {view.id: (view.has_left, view.is_lost) for view in views} == {
+        one: (found is DrainAsk.LEFT, found is DrainAsk.LOST) for one, found in gone.items()
+    }
 
 
 async def test_workers_that_left_are_shown_for_an_hour(env: DriverEnv) -> None:

@@ -15,12 +15,14 @@ import pytest
 from app.control.drain import DrainControl
 from app.control.render import Document
 from app.domain.drain import DrainShown
+from app.domain.errors import DriverUnavailable
+from app.drivers.memory.driver import MemoryDriver
 from app.http.drain_answers import Drain, FleetDrain
 from app.lifecycle.shutdown import Shutdown
 from app.lifecycle.status import HeldRun
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
-from tests.http.api import Api
+from tests.http.api import Api, code_of
 from tests.http.test_probes import PROBES, listener
 
 STAYS: dict[str, object] = {
@@ -193,10 +195,46 @@ async def test_a_worker_is_asked_to_drain_by_its_id(each_api: Api) -> None:
     assert (gone.status_code, gone.json()["code"]) == (409, "LEASE_LOST")
 
 
-@pytest.mark.parametrize("unknown", ["999999", "0", "-1", "x", "1e3", "99999999999999999999", "2147483648", "\u0661"])
+@pytest.mark.parametrize("unknown", ["999999", "0", "-1", "x", "1e3", "99999999999999999999", "2147483648"])
 async def test_a_worker_nobody_knows_is_not_found(each_api: Api, unknown: str) -> None:
     missing = await each_api.client.post(f"/v1/workers/{unknown}/drain")
     assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("spelling", ["0{}", "00{}", "%2B{}", "+{}", "{}%20", "%20{}", "{}.0", "{}_", "0x{}", "{}%E2%80%8B"])
+async def test_a_worker_has_one_spelling(each_api: Api, spelling: str) -> None:
+    worker = await each_api.env.register()
+    for other in (spelling.format(worker), chr(0x660 + worker % 10) if worker < 10 else "\u0661"):
+        missing = await each_api.client.post(f"/v1/workers/{other}/drain")
+        assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+    (view,) = await each_api.env.driver.workers()
+    assert view.drain_asked_at is None
+
+
+async def test_a_worker_that_was_lost_is_not_said_to_have_left(each_api: Api) -> None:
+    env = each_api.env
+    worker = await env.register()
+    await env.vanish()
+    for _ in range(2):
+        refused = await each_api.client.post(f"/v1/workers/{worker}/drain")
+        assert code_of(refused) == (409, "LEASE_LOST")
+        assert f"worker {worker} was lost" in refused.json()["detail"]
+        assert "left" not in refused.text
+        await env.driver.reap()
+
+
+async def test_a_worker_that_cannot_be_asked_through_the_store_is_asked_itself(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_args: object, **_kwargs: object) -> None:
+        raise DriverUnavailable("db.internal refused", fix="look at db.internal")
+
+    monkeypatch.setattr(MemoryDriver, "ask_drain", fail)
+    refused = await api.client.post("/v1/workers/1/drain")
+    assert code_of(refused) == (503, "DRIVER_UNAVAILABLE")
+    assert "POST /v1/drain on its own admin port" in refused.json()["fix"]
+    assert "internal" not in refused.text
+    assert (await api.client.post("/v1/workers/01/drain")).status_code == 404
 
 
 async def test_only_operators_drain_a_worker(locked: Api) -> None:

@@ -16,7 +16,13 @@ from app.http.caller import OPEN_PATHS, Needs
 from app.http.headers import SECURITY_HEADERS
 from app.http.problems import STATUS
 from tests.http.api import KEY, Api, code_of, job_type
+from tests.http.test_openapi import DOCUMENT, OPERATIONS
 from tests.support.drivers import NAME
+
+# A value for every query parameter there is.
+FITTING = {
+    "limit": "2", "before": "7", "scope": "fleet", "cursor": "x", "name": "a", "queue": "a", "tenant": "default",
+}  # fmt: skip
 
 
 def routes_of(api: Api) -> list[tuple[str, str, APIRoute]]:
@@ -193,14 +199,37 @@ async def test_what_is_not_served_is_not_found(api: Api, method: str, path: str)
     assert code_of(await api.client.request(method, path)) == (404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize(("method", "path", "allowed"), [
-    ("DELETE", "/v1/jobs", {"GET", "POST"}), ("PATCH", "/v1/jobs/x", {"GET"}), ("DELETE", "/v1/jobs/x", {"GET"}),
-    ("GET", "/v1/jobs/x/cancel", {"POST"}), ("POST", "/livez", {"GET"}), ("TRACE", "/v1/jobs", {"GET", "POST"}),
+@pytest.mark.parametrize("path", sorted(DOCUMENT["paths"]))
+async def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(api: Api, path: str) -> None:
+    allowed = {method.upper() for method in DOCUMENT["paths"][path]}
+    address = re.sub(r"{\w+}", "x", path)
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"} - allowed:
+        response = await api.client.request(method, address)
+        assert response.status_code == 405, (method, path)
+        assert response.headers["allow"] == ", ".join(sorted(allowed))
+        if method != "HEAD":
+            assert code_of(response) == (405, "REQUEST_INVALID")
+            assert response.json()["fix"].startswith(f"use {', '.join(sorted(allowed))};")
+
+
+def test_there_are_paths_of_two_methods() -> None:
+    assert {path for path, methods in DOCUMENT["paths"].items() if len(methods) > 1} >= {"/v1/drain", "/v1/jobs"}
+
+
+@pytest.mark.parametrize("operation", [
+    name for name, operation in OPERATIONS.items() if any(one["in"] == "query" for one in operation.get("parameters", ()))
 ])  # fmt: skip
-async def test_a_method_that_is_not_possible_is_said_to_be(api: Api, method: str, path: str, allowed: set[str]) -> None:
-    response = await api.client.request(method, path)
-    assert code_of(response) == (405, "REQUEST_INVALID")
-    assert set(response.headers["allow"].split(", ")) <= allowed
+async def test_a_parameter_that_is_given_twice_is_refused_by_name(api: Api, operation: str) -> None:
+    ((path, method),) = [(p, m) for p, its in DOCUMENT["paths"].items() for m in its if its[m] is OPERATIONS[operation]]
+    for parameter in OPERATIONS[operation]["parameters"]:
+        if parameter["in"] != "query" or parameter["schema"].get("type") == "array":
+            continue
+        name, value = parameter["name"], FITTING[parameter["name"]]
+        once = await api.client.request(method, path, params=[(name, value)])
+        assert once.status_code in {200, 400}, name
+        twice = await api.client.request(method, path, params=[(name, value)] * 2)
+        assert code_of(twice) == (422, "REQUEST_INVALID"), name
+        assert twice.json()["errors"] == [{"in": "query", "pointer": f"/{name}", "detail": "is given twice"}]
 
 
 async def test_a_method_is_not_overridden(api: Api) -> None:

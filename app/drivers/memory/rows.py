@@ -166,6 +166,11 @@ class Worker:
         """Say whether its drain came to the last phase."""
         return self.drain is not None and self.drain.phase == LAST_PHASE
 
+    @property
+    def has_left(self) -> bool:
+        """Say whether it left in order; one that abandoned work at the end of its drain lets its lease run out."""
+        return self.has_drained or (self.closed_at is not None and self.lost_at is None)
+
     def is_alive(self, now: datetime) -> bool:
         """Say whether the lease lasts: neither passed, nor taken, nor closed."""
         return self.lost_at is None and self.closed_at is None and self.lease_until > now

@@ -46,7 +46,7 @@ def ask_drain(store: Store, worker_id: WorkerId, *, by: str) -> DrainAsk:
         if worker is None:
             return DrainAsk.UNKNOWN
         if not worker.is_alive(now):
-            return DrainAsk.GONE
+            return DrainAsk.LEFT if worker.has_left else DrainAsk.LOST
         if worker.drain_asked_at is None:
             worker.drain_asked_at, worker.drain_asked_by = now, by
         store.bell.add(Wake.REVOKED)

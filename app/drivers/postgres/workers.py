@@ -32,13 +32,16 @@ set wakeup = $2, drain_phase = case drain_phase when '{LAST_PHASE}' then drain_p
   drain_reason = $4, drain_deadline_at = outlast.clock() + $5::interval
 where id = $1
 """  # noqa: S608  a word of our own
-# The first to ask stands. The second statement sees what the first did not, and only tells gone from unknown.
+# The first to ask stands. The second statement sees what the first did not: who is not alive never is again.
 _ASK = """
 update outlast.worker
 set drain_asked_at = coalesce(drain_asked_at, outlast.clock()), drain_asked_by = coalesce(drain_asked_by, $2)
 where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id
 """
-_IS_KNOWN = "select exists (select from outlast.worker where id = $1)"
+_HAS_LEFT = f"""
+select closed_at is not null and lost_at is null or drain_phase is not distinct from '{LAST_PHASE}'
+from outlast.worker where id = $1
+"""  # noqa: S608  a word of our own
 _CLOSE = """
 update outlast.worker set closed_at = outlast.clock() where id = $1 and closed_at is null and lost_at is null
 """
@@ -79,8 +82,10 @@ async def ask_drain(db: Database, worker_id: WorkerId, *, by: str) -> DrainAsk:
     if await db.run(lambda conn: conn.fetchval(db.in_schema(_ASK), worker_id, by)) is not None:
         await notify(db, Wake.REVOKED)
         return DrainAsk.ASKED
-    is_known = await db.run(lambda conn: conn.fetchval(db.in_schema(_IS_KNOWN), worker_id))
-    return DrainAsk.GONE if is_known else DrainAsk.UNKNOWN
+    has_left = await db.run(lambda conn: conn.fetchval(db.in_schema(_HAS_LEFT), worker_id))
+    if has_left is None:
+        return DrainAsk.UNKNOWN
+    return DrainAsk.LEFT if has_left else DrainAsk.LOST
 
 
 async def close_worker(db: Database, worker_id: WorkerId) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..caller import Reader
 from ..documents import JOB_ID, answer, problems
 from ..drain_answers import DeployList
+from ..framework import refuse_repeated
 from ..replies import reply
 from ..requests import DeployParams
 from ..services import Services
@@ -60,10 +61,13 @@ _EXAMPLE = {
     response_model=None,
     responses={200: answer(DeployList, "Newest first.", _EXAMPLE), **problems()},
 )
-async def list_deploys(services: Services, identity: Reader, params: Annotated[DeployParams, Query()]) -> Response:
+async def list_deploys(
+    request: Request, services: Services, identity: Reader, params: Annotated[DeployParams, Query()]
+) -> Response:
     """Give the reports of drained workers: what was cut, finished and abandoned, and how soon it was claimed again.
 
     Job types whose handlers were cut without ever having read their signal are ranked. The newest 1,000 reports stay.
     Job types and runs are those the caller may see; the counts of a report are of all.
     """
+    refuse_repeated(request)
     return reply(await services.deploys.list(limit=params.limit, before=params.before, tenant=identity.tenant))

@@ -11,6 +11,7 @@ from ..body import read_optional_body, refuse_request_key
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..drain_answers import Drain, DrainView
+from ..framework import refuse_repeated
 from ..replies import reply
 from ..requests import NoBody
 from ..services import Services
@@ -44,6 +45,7 @@ _DRAINING = {
     responses={200: answer(DrainView, "The drain; of a process that stays, too.", _DRAINING), **problems()},
 )
 async def get_drain(
+    request: Request,
     services: Services,
     identity: Reader,
     scope: Annotated[
@@ -54,6 +56,7 @@ async def get_drain(
 
     The admin listener answers the same without a key, also while the process's event loop is blocked.
     """
+    refuse_repeated(request)
     return reply(services.drain.here(tenant=identity.tenant) if scope == "process" else await services.fleet.draining())
 
 

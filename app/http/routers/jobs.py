@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 from typing import Annotated
 
@@ -32,7 +31,7 @@ from ..documents import (
     answer,
     problems,
 )
-from ..framework import refusal
+from ..framework import refuse_repeated
 from ..prefer import read_preferences
 from ..replies import RETRY_AFTER, etag_of, is_known, reply, reply_job, root_of
 from ..requests import ListParams
@@ -79,7 +78,7 @@ async def list_jobs(
     request: Request, services: Services, identity: Reader, params: Annotated[ListParams, Query()]
 ) -> Response:
     """Give one page of jobs without payloads; `next_cursor` continues it under the same filters."""
-    _refuse_repeated(request)
+    refuse_repeated(request, lists=frozenset({"state"}))
     tenant = _visible_tenant(identity, params.tenant)
     states = frozenset(params.state)
     filters = (*sorted(states), params.name, params.queue, tenant)
@@ -196,10 +195,3 @@ def _visible_tenant(identity: Identity, asked: str | None) -> str | None:
     if identity.tenant is not None and asked not in (None, identity.tenant):
         raise Forbidden(f"the key may not see the tenant {asked!r}", fix="leave `tenant` out, or use a key of it")
     return identity.tenant or asked
-
-
-def _refuse_repeated(request: Request) -> None:
-    counts = Counter(name for name, _ in request.query_params.multi_items() if name != "state")
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise refusal([{"in": "query", "pointer": f"/{name}", "detail": "is given twice"} for name in repeated])

@@ -5,11 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ...control.fleet import ASK_ITSELF
 from ...control.represent import worker_document
+from ...domain.errors import DriverUnavailable
 from ..answers import Worker, WorkerList
 from ..body import read_optional_body, refuse_request_key
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..problems import FIX_DETAIL
 from ..replies import reply
 from ..requests import NoBody
 from ..services import Services
@@ -68,4 +71,8 @@ async def drain_worker(request: Request, worker_id: str, services: Services, ide
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     sent.parse(NoBody)
-    return reply(worker_document(await services.fleet.drain(worker_id, by=identity.name)), status=202)
+    try:
+        view = await services.fleet.drain(worker_id, by=identity.name)
+    except DriverUnavailable as error:
+        raise DriverUnavailable(error.cause, fix=ASK_ITSELF, **{FIX_DETAIL: ASK_ITSELF}) from error
+    return reply(worker_document(view), status=202)
