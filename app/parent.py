@@ -80,13 +80,13 @@ class Parent:
                 code = self._children.run(on_up=self._up)
             finally:
                 self._admin.stop()
-            self._telemetry.drain_ended(exit_code=code, seconds=time.monotonic() - self._told_at())
+            self._telemetry.drain_ended(exit_code=code, seconds=self._drained_for())
         return code
 
-    def _told_at(self) -> float:
-        """Give when they were told; children that all left by themselves were not."""
+    def _drained_for(self) -> float:
+        """Give the seconds since they were told; children that all left by themselves were not."""
         notice = self._shutdown.notice
-        return time.monotonic() if notice is None else notice.started
+        return 0.0 if notice is None else time.monotonic() - notice.started
 
     def _up(self) -> None:
         shown = f"[{self._host}]" if ":" in self._host and not self._host.startswith("[") else self._host

@@ -10,11 +10,14 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .report import FAILURE, TIMED_OUT, UNAVAILABLE, fail, say
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 drain = typer.Typer()
 
@@ -134,10 +137,20 @@ def _ask(url: str, *, method: str = "GET") -> Document | None:
             document: Document = json.load(response)
             return document
     except HTTPError as error:
-        fail(f"{url} answered {error.code}", fix="name the admin port of an Outlast process on this very machine")
+        cause, fix = _refusal(error)
+        fail(f"{url} answered {error.code}{cause}", fix=fix)
         raise typer.Exit(FAILURE) from error
     except (URLError, OSError, ValueError):
         return None
+
+
+def _refusal(error: HTTPError) -> tuple[str, str]:
+    """Give what a problem document says; whoever answers without one is no admin listener."""
+    try:
+        document = json.load(error)
+        return f": {document['detail']}", str(document["fix"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return "", "name the admin port of an Outlast process on this very machine"
 
 
 def _nobody(url: str) -> typer.Exit:

@@ -48,7 +48,6 @@ def drain_worker(
     db: _Db = None,
 ) -> None:
     """Let a worker leave, as SIGTERM would, wherever it runs; it begins at its next renewal."""
-
     from ..control.fleet import ASK_ITSELF
     from ..domain.errors import DriverUnavailable
 

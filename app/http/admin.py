@@ -2,7 +2,9 @@
 
 A process whose event loop is blocked, or that drains, still shows itself here; it is the last thing to be closed.
 It is unauthenticated and meant for a loopback or cluster-internal address: nothing here names a tenant, a payload or
-an address, and only this machine may ask for a drain. Used by every process that has a role, workers included.
+an address, only programs on this machine may ask for a drain, and a browser on it reads nothing here for a page; see
+`visitors`. What is refused is a problem document, as on the API. Used by every process that has a role, workers
+included.
 """
 
 from __future__ import annotations
@@ -10,17 +12,22 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from ..control.render import Document, render
-from ..domain.errors import OutlastError, SettingsInvalid
+from ..domain.errors import DriverUnavailable, NotFound, OutlastError, RequestInvalid, SettingsInvalid
+from .framework import method_not_allowed
 from .headers import METRICS_MEDIA_TYPE, SECURITY_HEADERS
 from .probes import Readiness
+from .problems import FIX_DETAIL, STATUS_DETAIL, RequestFacts, problem_response
+from .visitors import check_action, check_host, own_names
 
 T = TypeVar("T")
 _Answer = tuple[int, str, bytes]
@@ -29,11 +36,8 @@ _IDLE_SECONDS = 10
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _MOST_SKIPPED = 65_536
-# What a browser sends with a page's request, and a proxy with somebody else's.
-_FOR_OTHERS = ("origin", "forwarded", "via", "x-forwarded-", "x-real-ip", "x-envoy-")
-# Not all of 127.0.0.0/8: a mesh's sidecar hands on what it took from the network from another address of it.
-_THIS_MACHINE = frozenset({ip_address("127.0.0.1"), ip_address("::1")})
-_NOT_FOUND: _Answer = (404, _TEXT, b"not found\n")
+_ASK_EACH = "ask each worker's own admin listener, whose /v1/drain needs no store"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Drains(Protocol):
@@ -82,7 +86,9 @@ class AdminListener:
     def start(self) -> None:
         """Begin to listen. Raises `SETTINGS_INVALID` when the address cannot be had."""
         try:
-            self._server = _server_class(self._host)((self._host, self._wanted_port), _handler_class(self._probes))
+            self._server = _server_class(self._host)(
+                (self._host, self._wanted_port), _handler_class(self._probes, own_names(self._host))
+            )
         except OSError as exc:
             raise SettingsInvalid(
                 f"the admin listener cannot have {self._host}:{self._wanted_port}: {exc.strerror}",
@@ -148,50 +154,81 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
     gets: Mapping[str, Callable[[], _Answer]] = {}
     posts: Mapping[str, Callable[[], _Answer]] = {}
+    names: frozenset[str] = frozenset()
 
     def do_GET(self) -> None:
-        # The one question that has a query is a name of its own; others ignore theirs.
-        answer = self.gets.get(self.path) or self.gets.get(urlsplit(self.path).path)
-        self._reply(*(answer() if answer else _NOT_FOUND))
+        self._answer()
 
-    do_HEAD = do_GET  # noqa: N815 - the names are http.server's
+    do_HEAD = do_POST = do_GET  # noqa: N815 - the names are http.server's
 
-    def do_POST(self) -> None:
-        self._skip_body()
-        answer = self.posts.get(urlsplit(self.path).path)
-        if answer is not None and not self._is_own_machine():
-            self._reply(403, _TEXT, b"only from this machine, and not from a web page\n")
-        else:
-            self._reply(*(answer() if answer else _NOT_FOUND))
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """Answer what http.server refuses by itself: a method nothing here has, a request it cannot read."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self._answer()
+            return
+        self.close_connection = True
+        status: dict[str, Any] = {STATUS_DETAIL: int(code)}
+        self._refuse(RequestInvalid("the request cannot be read", fix="send plain HTTP/1.1", **status), at="")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
         """Probes come every few seconds; they are not logged."""
 
-    def _is_own_machine(self) -> bool:
-        """Say whether the caller is here: no proxy that speaks for others, and no page in a browser."""
-        is_here = _is_this_machine(self.client_address[0])
-        return is_here and not any(name.lower().startswith(_FOR_OTHERS) for name in self.headers)
+    def _answer(self) -> None:
+        self._skip_body()
+        path = urlsplit(self.path).path
+        try:
+            check_host(self.client_address[0], self.headers, self.names)
+            self._reply(*self._find(path)())
+        except OutlastError as error:
+            self._refuse(error, at=path)
+
+    def _find(self, path: str) -> Callable[[], _Answer]:
+        allowed = {*(("GET", "HEAD") if path in self.gets else ()), *(("POST",) if path in self.posts else ())}
+        if not allowed:
+            raise NotFound("there is nothing at this path", fix=f"ask one of {', '.join(sorted(self.gets))}")
+        if self.command not in allowed:
+            raise method_not_allowed(self.command, allowed)
+        if self.command == "POST":
+            check_action(self.client_address[0], self.headers)
+            return self.posts[path]
+        # The one question that has a query is a name of its own; others ignore theirs.
+        return self.gets.get(self.path) or self.gets[path]
 
     def _skip_body(self) -> None:
-        """Read past a small body: an answer to a client that is still sending may be lost."""
-        self.close_connection = True
+        """Read past a small body: an answer to a client that is still sending may be lost.
+
+        The connection ends with it: what is left of the body would be taken for the next request.
+        """
         length = self.headers.get("Content-Length", "0")
+        if length != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True
         if length.isascii() and length.isdecimal():
             self.rfile.read(min(int(length[:9]), _MOST_SKIPPED))
 
-    def _reply(self, status: int, media_type: str, body: bytes) -> None:
+    def _refuse(self, error: OutlastError, *, at: str) -> None:
+        facts = RequestFacts(request_id=uuid.uuid4().hex, instance=at)
+        refusal = problem_response(error, facts)
+        headers = {"X-Request-Id": facts.request_id, **refusal.headers}
+        self._reply(refusal.status_code, headers.pop("content-type"), bytes(refusal.body), headers)
+
+    def _reply(self, status: int, media_type: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         self.send_response(status)
-        for name, value in SECURITY_HEADERS:
+        for name, value in (*SECURITY_HEADERS, *headers.items()):
             self.send_header(name, value)
         self.send_header("Content-Type", media_type)
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
 
 
-def _handler_class(probes: AdminProbes) -> type[BaseHTTPRequestHandler]:
+def _handler_class(probes: AdminProbes, names: frozenset[str]) -> type[BaseHTTPRequestHandler]:
+    own = names
+
     class _Bound(_Handler):
+        names = own
         gets = {  # noqa: RUF012 - of a class that is made once a listener
             "/livez": lambda: _word(is_well=probes.is_live()),
             "/startupz": lambda: _word(is_well=probes.is_started()),
@@ -209,16 +246,13 @@ def _handler_class(probes: AdminProbes) -> type[BaseHTTPRequestHandler]:
 
 
 def _fleet(document: Document | None) -> _Answer:
-    return (503, _TEXT, b"the store does not answer\n") if document is None else (200, _JSON, _line(document))
+    if document is None:
+        raise DriverUnavailable("the store does not answer", fix=_ASK_EACH, **{FIX_DETAIL: _ASK_EACH})
+    return 200, _JSON, _line(document)
 
 
 def _line(document: Mapping[str, object]) -> bytes:
     return render(document) + b"\n"
-
-
-def _is_this_machine(host: str) -> bool:
-    address = ip_address(host)
-    return (getattr(address, "ipv4_mapped", None) or address) in _THIS_MACHINE
 
 
 def _word(*, is_well: bool) -> _Answer:

@@ -23,7 +23,7 @@ class HeldRun(Answer):
     job_type: str
     step: str | None
     told_ms: int | None = Field(description="How long ago it was told to stop; null while the process stays.")
-    acknowledged: bool = Field(description="Whether it has read that, or has ended.")
+    acknowledged: bool = Field(description="Whether it has read that, or has ended; never before it was told.")
 
 
 class Drain(Answer):

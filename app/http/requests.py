@@ -167,5 +167,8 @@ class DeployParams(BaseModel):
 
     limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
     before: Annotated[int | None, BeforeValidator(_worker_id, json_schema_input_type=int | None)] = Field(
-        default=None, ge=1, le=LARGEST_WORKER_ID, description="`next_before` of the page before: only workers of lower ids."
+        default=None,
+        ge=1,
+        le=LARGEST_WORKER_ID,
+        description="`next_before` of the page before: only workers of lower ids.",
     )

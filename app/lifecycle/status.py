@@ -34,7 +34,7 @@ class DrainPhase(StrEnum):
 class HeldRun:
     """A run that has not ended, of one tenant.
 
-    `told_at` is when it was told to stop, `is_acknowledged` whether it has read that.
+    `told_at` is when it was told to stop, `is_acknowledged` whether it has read that since, or has ended.
     """
 
     job_id: str

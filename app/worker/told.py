@@ -176,5 +176,5 @@ def _held(run: Run, told: tuple[Run, float] | None) -> HeldRun:
         job_type=run.job.name,
         tenant=run.job.tenant,
         told_at=None if told is None else told[1],
-        is_acknowledged=run.signal.is_read or (run.has_begun and not run.is_body_running),
+        is_acknowledged=told is not None and (run.signal.is_read or (run.has_begun and not run.is_body_running)),
     )

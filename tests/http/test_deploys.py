@@ -94,7 +94,17 @@ async def test_reports_are_paged_and_bounded(api: Api) -> None:
     assert first.next_before == str(workers[1])
     rest = await shown(api, f"?limit=2&before={first.next_before}")
     assert ([item.worker_id for item in rest.items], rest.next_before) == ([str(workers[0])], None)
-    for query in ("limit=0", "limit=51", "before=0", "before=x", "before=01", "before=%2B1", "before=%201", "before=\u0661", "since=1"):
+    for query in (
+        "limit=0",
+        "limit=51",
+        "before=0",
+        "before=x",
+        "before=01",
+        "before=%2B1",
+        "before=%201",
+        "before=\u0661",
+        "since=1",
+    ):
         assert (await api.client.get(f"/v1/deploys?{query}")).status_code == 422
 
 

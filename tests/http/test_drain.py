@@ -201,7 +201,9 @@ async def test_a_worker_nobody_knows_is_not_found(each_api: Api, unknown: str) -
     assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize("spelling", ["0{}", "00{}", "%2B{}", "+{}", "{}%20", "%20{}", "{}.0", "{}_", "0x{}", "{}%E2%80%8B"])
+@pytest.mark.parametrize(
+    "spelling", ["0{}", "00{}", "%2B{}", "+{}", "{}%20", "%20{}", "{}.0", "{}_", "0x{}", "{}%E2%80%8B"]
+)
 async def test_a_worker_has_one_spelling(each_api: Api, spelling: str) -> None:
     worker = await each_api.env.register()
     for other in (spelling.format(worker), chr(0x660 + worker % 10) if worker < 10 else "\u0661"):

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from app.domain.drain import DrainShown
 from tests.process.conftest import Outlast
-from tests.support.processes import DRAIN, Fleet, Service, eventually
+from tests.support.processes import DRAIN, LONG_LEASE, Fleet, Service, eventually
 from tests.support.store import Store
 
 pytestmark = [pytest.mark.process, pytest.mark.postgres, pytest.mark.timeout(60)]
@@ -83,9 +84,47 @@ async def test_a_worker_is_listed_asked_to_leave_by_its_id_and_waited_for(
     assert (ended["drain_asked_by"], ended["drain_reason"]) == ("cli", "asked for by cli")
     assert ended["closed_at"] is not None
     assert await worker.gone() == 0
+    again = await asyncio.to_thread(cli, "workers", "drain", listed["id"], "--wait", "--json")
+    assert again.document() | {"heartbeat_age_ms": 0} == ended | {"heartbeat_age_ms": 0}
+    assert again.err == f"worker {listed['id']} has left\n"
     assert (await store.view(job_id)).counters.interrupts == 1
     assert (await asyncio.to_thread(cli, "workers", "drain", listed["id"], code=5)).err.startswith("error: LEASE_LOST")
-    assert "NOT_FOUND" in (await asyncio.to_thread(cli, "workers", "drain", "4711", code=4)).err
+    for unknown in ("4711", f"0{listed['id']}", f"+{listed['id']}"):
+        assert "NOT_FOUND" in (await asyncio.to_thread(cli, "workers", "drain", unknown, code=4)).err
+
+
+async def test_a_worker_that_was_lost_is_not_said_to_have_left(fleet: Fleet, store: Store, outlast: Outlast) -> None:
+    """Neither before it was asked nor while it is waited for; one that abandoned its work in a drain has left."""
+    cli = outlast.on(fleet.url)
+    worker = await fleet.worker(**LONG_LEASE).ready()
+    waiting_for = (await store.driver.workers())[0].id
+    worker.stop()  # it hears nothing of being asked
+    waiting = asyncio.create_task(asyncio.to_thread(cli, "workers", "drain", str(waiting_for), "--wait", code=5))
+    await eventually(lambda: _is_asked(store), "it was asked")
+    worker.kill()
+    await store.fetch("update outlast.worker set lease_until = outlast.clock(), lease_ms = 1000")
+    await store.driver.reap()
+    lost = await waiting
+    assert lost.err.startswith(f"error: LEASE_LOST: worker {waiting_for} was lost")
+    for words in ((), ("--wait",)):
+        again = await asyncio.to_thread(cli, "workers", "drain", str(waiting_for), *words, code=5)
+        assert again.err == lost.err
+    assert (await asyncio.to_thread(cli, "workers", "list")).out.splitlines()[-1].endswith("lost")
+    await store.driver.show_worker(waiting_for, wakeup=None, drain=DrainShown(phase="close"))
+    left = await asyncio.to_thread(cli, "workers", "drain", str(waiting_for), "--wait")
+    assert left.err == f"worker {waiting_for} has left\n"
+    assert left.out.splitlines()[-1].endswith("left")
+
+
+async def _is_asked(store: Store) -> bool:
+    return (await store.driver.workers())[0].drain_asked_by == "cli"
+
+
+def test_while_the_store_is_away_the_worker_itself_is_to_be_asked(outlast: Outlast) -> None:
+    cli = outlast.on("postgresql://outlast@/outlast?host=/nowhere")
+    refused = cli("workers", "drain", "17", "--wait", code=69)
+    assert refused.err.startswith("error: DRIVER_UNAVAILABLE: ")
+    assert "`outlast drain` on its machine" in refused.err
 
 
 async def test_a_wait_for_a_worker_that_does_not_leave_in_time_is_3(

@@ -144,6 +144,8 @@ async def test_a_child_that_was_asked_to_leave_is_not_started_again(fleet: Fleet
     await store.driver.ask_drain(second.id, by="ann")
     assert await parent.gone() == 0
     assert len(parent.said("child.started")) == 2
+    ended = parent.said("drain.ended")[-1]  # after those of the children
+    assert str(ended["seconds"]) == "0.0", "the parent had not been told"
 
 
 def test_a_store_in_memory_is_refused(fleet: Fleet) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from app.domain.drain import DrainView
 from app.domain.errors import DriverUnavailable
@@ -73,6 +74,32 @@ async def test_every_run_has_its_fate_and_who_did_not_read_is_told() -> None:
     tally = bench.worker.tally()
     assert (tally.completed, tally.interrupted, tally.abandoned, tally.other) == (1, 3, 1, 0)
     release.set()
+
+
+async def test_a_run_has_not_acknowledged_what_it_was_not_told() -> None:
+    """It has read that its time is over, which is no answer to a drain that nobody has asked for."""
+    has_read, release = asyncio.Event(), asyncio.Event()
+
+    @job("late.job", abort="signal", timeout=timedelta(seconds=0.05))
+    async def late(ctx: JobContext) -> None:
+        await ctx.signal.wait()
+        has_read.set()
+        await release.wait()
+
+    bench = Bench([late])
+    await bench.worker.start()
+    await bench.enqueue("late.job", max_attempts=1)
+    await has_read.wait()
+    (held,) = bench.worker.held()
+    assert (held.told_at, held.is_acknowledged) == (None, False)
+    told = notice(bench, 10)
+    bench.worker.drain(told)
+    (held,) = bench.worker.held()
+    assert held.told_at is not None
+    assert held.told_at >= told.started
+    assert held.is_acknowledged
+    release.set()
+    await bench.worker.stop()
 
 
 async def test_a_manual_stop_leaves_no_report() -> None:
