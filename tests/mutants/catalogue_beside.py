@@ -218,6 +218,11 @@ SMALL = (
                 "gen_random_uuid() where boot_id = $1",
                 "gen_random_uuid() where $1 is not null",
             ),
+            Mutant("ask: the first stands", "coalesce(drain_asked_by, $2)", "$2"),
+            Mutant("ask: not closed", "lost_at is null and closed_at is null and lease", "lost_at is null and lease"),
+            Mutant("ask: lease not passed", " and lease_until > outlast.clock() returning id", " returning id"),
+            Mutant("left: not lost", "closed_at is not null and lost_at is null or", "closed_at is not null or"),
+            Mutant("left: at the drain's close", " or drain_phase is not distinct from '{LAST_PHASE}'"),
             Mutant("close: once", "where id = $1 and closed_at is null and", "where id = $1 and"),
             Mutant(
                 "close: a lost worker stays lost",
