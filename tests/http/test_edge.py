@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import httpx
 import pytest
@@ -17,13 +16,7 @@ from app.http.caller import OPEN_PATHS, Needs
 from app.http.headers import SECURITY_HEADERS
 from app.http.problems import STATUS
 from tests.http.api import KEY, Api, code_of, job_type
-from tests.http.test_openapi import DOCUMENT, OPERATIONS
 from tests.support.drivers import NAME
-
-# A value for every query parameter there is.
-FITTING = {
-    "limit": "2", "before": "7", "scope": "fleet", "cursor": "x", "name": "a", "queue": "a", "tenant": "default",
-}  # fmt: skip
 
 
 def routes_of(api: Api) -> list[tuple[str, str, APIRoute]]:
@@ -185,59 +178,6 @@ async def test_a_problem_names_the_trace(api: Api) -> None:
     response = await api.client.get("/nothing", headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"})
     assert response.json()["trace_id"] == trace_id
     assert response.json()["instance"] == "/nothing"
-
-
-# --- what nobody serves
-
-
-@pytest.mark.parametrize(("method", "path"), [
-    ("POST", "/v1/job-batches"), ("GET", "/v1/jobs/x/steps"), ("GET", "/v1/jobs/x/events"), ("POST", "/v1/events"),
-    ("POST", "/v1/jobs/x/run-now"), ("POST", "/v1/jobs/x/fork"), ("PUT", "/v1/drains"), ("GET", "/v1/schedules"),
-    ("GET", "/v1/dead-letters"), ("GET", "/v1/stats"), ("GET", "/ui"), ("GET", "/docs"),
-    ("GET", "/v1/jobs/"), ("GET", "/V1/jobs"), ("GET", "/"), ("BREW", "/coffee"),
-])  # fmt: skip
-async def test_what_is_not_served_is_not_found(api: Api, method: str, path: str) -> None:
-    assert code_of(await api.client.request(method, path)) == (404, "NOT_FOUND")
-
-
-@pytest.mark.parametrize("path", sorted(DOCUMENT["paths"]))
-async def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(api: Api, path: str) -> None:
-    allowed = {method.upper() for method in DOCUMENT["paths"][path]}
-    address = re.sub(r"{\w+}", "x", path)
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"} - allowed:
-        response = await api.client.request(method, address)
-        assert response.status_code == 405, (method, path)
-        assert response.headers["allow"] == ", ".join(sorted(allowed))
-        if method != "HEAD":
-            assert code_of(response) == (405, "REQUEST_INVALID")
-            assert response.json()["fix"].startswith(f"use {', '.join(sorted(allowed))};")
-
-
-def test_there_are_paths_of_two_methods() -> None:
-    assert {path for path, methods in DOCUMENT["paths"].items() if len(methods) > 1} >= {"/v1/drain", "/v1/jobs"}
-
-
-def takes_a_query(operation: dict[str, Any]) -> bool:
-    return any(parameter["in"] == "query" for parameter in operation.get("parameters", ()))
-
-
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if takes_a_query(OPERATIONS[name])])
-async def test_a_parameter_that_is_given_twice_is_refused_by_name(api: Api, operation: str) -> None:
-    ((path, method),) = [(p, m) for p, its in DOCUMENT["paths"].items() for m in its if its[m] is OPERATIONS[operation]]
-    for parameter in OPERATIONS[operation]["parameters"]:
-        if parameter["in"] != "query" or parameter["schema"].get("type") == "array":
-            continue
-        name, value = parameter["name"], FITTING[parameter["name"]]
-        once = await api.client.request(method, path, params=[(name, value)])
-        assert once.status_code in {200, 400}, name
-        twice = await api.client.request(method, path, params=[(name, value)] * 2)
-        assert code_of(twice) == (422, "REQUEST_INVALID"), name
-        assert twice.json()["errors"] == [{"in": "query", "pointer": f"/{name}", "detail": "is given twice"}]
-
-
-async def test_a_method_is_not_overridden(api: Api) -> None:
-    headers = {"X-HTTP-Method-Override": "POST", "X-HTTP-Method": "DELETE"}
-    assert "items" in (await api.client.get("/v1/jobs?", headers=headers)).json()
 
 
 # --- faults
