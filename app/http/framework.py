@@ -41,7 +41,7 @@ def method_not_allowed(method: str, allowed: Collection[str]) -> RequestInvalid:
     named = ", ".join(sorted(allowed))
     return RequestInvalid(
         f"{method} is not possible here",
-        fix=f"use {named}; /openapi.json describes them",
+        fix=f"use {named}",
         **{STATUS_DETAIL: METHOD_NOT_ALLOWED, HEADERS_DETAIL: {"Allow": named}},
     )
 

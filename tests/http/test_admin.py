@@ -166,7 +166,7 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_all_that_it_has(pat
         refused = client.request(method, path, content=b"{}")
         assert code_of(refused) == (405, "REQUEST_INVALID"), method
         assert refused.headers["allow"] == ", ".join(sorted(allowed))
-        assert refused.json()["fix"].startswith(f"use {', '.join(sorted(allowed))};")
+        assert refused.json()["fix"] == f"use {', '.join(sorted(allowed))}"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "OPTIONS"])
