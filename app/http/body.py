@@ -28,7 +28,7 @@ ENVELOPE_BYTES = 65_536
 ENVELOPE_NODES = 1_000
 _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset\s*=\s*"?utf-8"?)?\s*;?', re.IGNORECASE)
 # From the first byte to the last; a client this slow holds a task and a buffer for nothing.
-_READ_SECONDS = 30.0
+READ_SECONDS = 30.0
 _REQUEST_TIMEOUT = 408
 
 
@@ -95,7 +95,7 @@ async def _read(request: Request, limit: int) -> bytes:
         raise _too_large(limit)
     body = bytearray()
     try:
-        async with asyncio.timeout(_READ_SECONDS):
+        async with asyncio.timeout(READ_SECONDS):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit:
@@ -103,7 +103,7 @@ async def _read(request: Request, limit: int) -> bytes:
     except TimeoutError:
         details: dict[str, Any] = {STATUS_DETAIL: _REQUEST_TIMEOUT}
         raise RequestInvalid(
-            f"the body did not arrive within {_READ_SECONDS:g} s", fix="send it faster, or send less", **details
+            f"the body did not arrive within {READ_SECONDS:g} s", fix="send it faster, or send less", **details
         ) from None
     return bytes(body)
 

@@ -23,6 +23,7 @@ from ..domain.text import is_traceparent
 from .auth import Identity
 from .caller import OPEN_PATHS, SCOPE_KEY, Caller, route_path
 from .headers import SECURITY_HEADERS
+from .patience import Patience
 from .problems import RequestFacts, is_fault, problem_response
 from .services import HttpServices
 
@@ -48,12 +49,14 @@ class Edge:
             return
         facts = _facts_of(scope)
         with bound_contextvars(request_id=facts.request_id):
-            await self._answer(scope, _Answer(scope, receive, send, facts))
+            patience = Patience(Headers(scope=scope), has_body=_has_body(scope))
+            await self._answer(scope, _Answer(scope, receive, send, facts, patience))
 
     async def _answer(self, scope: Scope, answer: _Answer) -> None:
         try:
             scope[SCOPE_KEY] = self._admit(scope, answer.facts)
-            await self._app(scope, answer.receive, answer.send)
+            async with answer.patience:
+                await self._app(scope, answer.receive, answer.send)
         except ClientDisconnect:
             return  # nobody is left to answer
         except Exception as exc:  # noqa: BLE001 - every failure becomes an answer; what is ours is reported
@@ -92,6 +95,7 @@ class _Answer:
     inner_receive: Receive
     inner_send: Send
     facts: RequestFacts
+    patience: Patience
     has_started: bool = False
     is_read: bool = False
 
@@ -100,12 +104,14 @@ class _Answer:
         message = await self.inner_receive()
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self.is_read = True
+            self.patience.is_read()
         return message
 
     async def send(self, message: Message) -> None:
         """Pass a part of the answer on, the first one with the headers every answer carries."""
         if message["type"] == "http.response.start":
             self.has_started = True
+            self.patience.is_answered()
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS:
                 headers.setdefault(name, value)

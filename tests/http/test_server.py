@@ -116,7 +116,7 @@ async def test_odd_requests_get_a_refusal(api: Api, raw: bytes) -> None:
 
 
 async def test_a_body_that_does_not_arrive_is_not_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.http.body._READ_SECONDS", 0.05)
+    monkeypatch.setattr("app.http.body.READ_SECONDS", 0.05)
     async with api.served() as address:
         answer = await exchange(address, head(extra=JSON + b"Content-Length: 10\r\n") + b"\r\n{")
         assert answer.startswith(b"HTTP/1.1 408 ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import QueuePool
 
+from app.domain.errors import DriverUnavailable
 from app.drivers.postgres.connect import connect
 from app.drivers.postgres.database import Database, create_engine
 from tests.support.postgres import scratch
@@ -157,3 +159,21 @@ async def test_a_statement_is_planned_once(database_url: str) -> None:
     finally:
         await conn.close()
     assert [(row["generic_plans"], row["custom_plans"]) for row in plans] == [(7, 0)]
+
+
+async def test_after_one_that_answers_nothing_none_of_its_like_is_waited_for(database_url: str, folder: Path) -> None:
+    """A network that swallows everything has them all; each would cost a time limit of its own."""
+    async with proxy_to(database_url, folder) as proxy:
+        engine = create_engine(proxy.url, pool_size=_SIZE, command_timeout=timedelta(seconds=0.2))
+        db = Database(engine, is_alone=True)
+        async with db.raw() as one, db.raw() as other:
+            before = {await conn.fetchval("select pg_backend_pid()") for conn in (one, other)}
+        proxy.is_black_hole = True
+        with pytest.raises(DriverUnavailable):
+            async with db.raw() as conn:
+                await conn.fetchval("select 1")
+        proxy.is_black_hole = False
+        async with db.raw() as conn:
+            assert await conn.fetchval("select pg_backend_pid()") not in before
+        await db.close()
+        await engine.dispose()

@@ -167,6 +167,8 @@ class Database:
             yield cast("Raw", driver)
             is_fit = not driver.is_closed() and not driver.is_in_transaction()
         except Exception as error:
+            if isinstance(error, TimeoutError):
+                self._hand.throw_away_kept()  # later than the server's own limit: it is the way there that is broken
             known = translate(error)
             # Refusals that a verb raised itself leave the connection as good as it was.
             is_fit = not driver.is_closed() and not driver.is_in_transaction() and _leaves_usable(error, known)

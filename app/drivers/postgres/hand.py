@@ -59,6 +59,11 @@ class Hand:
         taken.driver.terminate()
         taken.checked_out.invalidate()
 
+    def throw_away_kept(self) -> None:
+        """End every connection at hand: one like them has answered nothing, and each would be waited for in turn."""
+        while self._kept:
+            self.throw_away(self._kept.pop())
+
     def close(self) -> None:
         """Give every kept connection back to the pool, and keep none from now on."""
         self._keeps = False
