@@ -220,6 +220,7 @@ def build_worker(
         sweep=timedelta(seconds=settings.sweep_seconds),
         poll=None if settings.poll_seconds is None else timedelta(seconds=settings.poll_seconds),
         loop_stall=timedelta(seconds=settings.loop_stall_seconds),
+        start=timedelta(seconds=settings.start_seconds),
         drain=timedelta(seconds=settings.drain_seconds),
         cancel_grace=timedelta(seconds=settings.cancel_grace_seconds),
         result_max_bytes=settings.result_max_bytes,

@@ -146,7 +146,9 @@ class Process:
 
     async def _open(self) -> None:
         within = timedelta(seconds=self._settings.start_seconds)
-        await open_driver(self._driver, within=within)
+        was_away = await open_driver(self._driver, within=within)
+        if was_away and self._worker is not None:
+            self._worker.store_was_away()
         if self._outbox is not None:
             await open_driver(self._outbox, within=within)
 

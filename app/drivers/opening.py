@@ -22,8 +22,8 @@ class Store(Protocol):
         ...
 
 
-async def open_driver(driver: Store, *, within: timedelta) -> None:
-    """Open the store, trying again while it is away.
+async def open_driver(driver: Store, *, within: timedelta) -> bool:
+    """Open the store, trying again while it is away; gives whether it was.
 
     Raises:
         DriverUnavailable: it did not answer within `within`.
@@ -31,17 +31,18 @@ async def open_driver(driver: Store, *, within: timedelta) -> None:
     """
     clock = asyncio.get_running_loop()
     deadline = clock.time() + within.total_seconds()
-    pause = _FIRST_PAUSE_SECONDS
+    pause, was_away = _FIRST_PAUSE_SECONDS, False
     while True:
         try:
             await driver.open()
         except DriverUnavailable:
             if clock.time() + pause >= deadline:
                 raise
+            was_away = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         else:
-            return
+            return was_away
 
 
 async def close_driver(driver: JobDriver) -> bool:

@@ -32,6 +32,7 @@ class WorkerOptions:
     """A worker's set-up. `poll` replaces both polling intervals, with wake-ups and without.
 
     `alone_after` is how long a job that must run alone waits for an empty worker before one is made empty for it.
+    `start` is how long a start waits for a store that is away.
     `drain` is the time for a drain that is asked for through the store, of a worker that leaves by itself.
     """
 
@@ -42,6 +43,7 @@ class WorkerOptions:
     sweep: timedelta = timedelta(seconds=5)
     poll: timedelta | None = None
     loop_stall: timedelta = timedelta(seconds=60)
+    start: timedelta = timedelta()
     drain: timedelta = timedelta(seconds=25)
     cancel_grace: timedelta = timedelta(seconds=2)
     alone_after: timedelta = timedelta(seconds=30)
@@ -63,6 +65,7 @@ class WorkerOptions:
             ("sweep", self.sweep > zero, "make it longer than zero"),
             ("poll", self.poll is None or self.poll > zero, "make it longer than zero"),
             ("loop_stall", self.loop_stall > zero, "make it longer than zero"),
+            ("start", self.start >= zero, "make it zero or longer"),
             ("cancel_grace", self.cancel_grace >= zero, "make it zero or longer"),
             ("alone_after", self.alone_after >= zero, "make it zero or longer"),
             ("stats_every", self.stats_every > zero, "make it longer than zero"),

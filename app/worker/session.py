@@ -23,6 +23,7 @@ from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
+from .arrival import once_there
 from .beside import Beside
 from .claim_loop import ClaimLoop
 from .drain_watch import DrainWatch
@@ -109,6 +110,10 @@ class Session:
             budget=life.budget,
         )
 
+    def outage(self) -> None:
+        """Note that the store was away: others get a lease from now on to say that they are there."""
+        self._maintenance.outage()
+
     def told(self, notice: DrainNotice) -> None:
         """Tell every held run that the worker drains; the instant it is cancelled at only comes forward."""
         self._tell(notice, cancel_at=self.life.budget.cancel_at)
@@ -120,10 +125,17 @@ class Session:
 
     async def live(self) -> None:
         """Register, work until told to leave, leave in order."""
-        lease = await self.registration.register()
+        lease = await once_there(
+            self._introduce,
+            within_seconds=self._kit.options.start.total_seconds(),
+            leaving=self.life.is_leaving,
+            monotonic=self._kit.monotonic,
+            roll=self._kit.roll,
+            on_away=self.outage,
+        )
+        if lease is None:
+            return
         try:
-            docs = job_type_docs(self._kit.registry, code_version=self._kit.options.code_version)
-            await self._kit.driver.publish_job_types(docs)
             await self._heartbeat.start(lease, self.life.budget)
             try:
                 async with self._kit.driver.listen(self._heard, news=_NEWS):
@@ -133,6 +145,12 @@ class Session:
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self.leaving.close_row()
+
+    async def _introduce(self) -> Lease:
+        """Say what this worker can run, then take an id: the last step is the one that cannot be taken back."""
+        docs = job_type_docs(self._kit.registry, code_version=self._kit.options.code_version)
+        await self._kit.driver.publish_job_types(docs)
+        return await self.registration.register()
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as parts:

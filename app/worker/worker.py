@@ -67,6 +67,7 @@ class Worker(Role):
         self._telemetry = telemetry
         self._end = end
         self._session: Session | None = None
+        self._was_away = False
         self._kit = Kit(
             driver=driver,
             registry=registry,
@@ -101,6 +102,10 @@ class Worker(Role):
         """Count what became of the jobs that the last drain told to stop. Any thread."""
         return Tally() if self._session is None else self._session.runs_told.tally()
 
+    def store_was_away(self) -> None:
+        """Hear, before a start, that the store could not be opened at once: nobody else may have reached it either."""
+        self._was_away = True
+
     async def start(self) -> None:
         """Start like any role, with its own task among those that no body can cancel."""
         restore = self._contain()
@@ -118,6 +123,9 @@ class Worker(Role):
         """Be one life of the worker."""
         restore, self._loop = self._contain(), asyncio.get_running_loop()
         self._session = Session(self._kit, life)
+        if self._was_away:
+            self._session.outage()
+        self._was_away = False
         try:
             await self._session.live()
         finally:

@@ -30,6 +30,7 @@ ZERO = timedelta()
         {"sweep": ZERO},
         {"poll": ZERO},
         {"loop_stall": ZERO},
+        {"start": timedelta(seconds=-1)},
         {"cancel_grace": timedelta(seconds=-1)},
         {"alone_after": timedelta(seconds=-1)},
         {"stats_every": ZERO},
