@@ -28,7 +28,7 @@ _DEEPEST_GROUP = 3
 
 # C0 and C1, the line and paragraph separators, the bidirectional overrides, and halves of surrogate pairs.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_BLOCKS = frozenset({"exception", "stack"})
+_BLOCKS = frozenset({"exception", "stack", "blocked_at"})
 
 
 class LogFormat(StrEnum):

@@ -14,6 +14,7 @@ from typing import Literal, assert_never, get_args
 
 from structlog.typing import FilteringBoundLogger
 
+from ..domain.errors import DriverUnavailable
 from ..domain.job import ClaimedJob, JobId
 from ..domain.outcome import (
     KIND_OF,
@@ -282,8 +283,12 @@ class Telemetry(OutboxEvents):
         self._say("debug", "job.enqueued", job_id=job_id, job=job, queue=queue, deduped=deduped)
 
     def request_failed(self, *, method: str, path: str, code: str, error: BaseException) -> None:
-        """A request ended in a failure of our own."""
-        self._say("error", "request.failed", method=method, path=path, code=code, exc_info=error)
+        """A request ended in a failure of our own; of a store that is away one line says enough for many requests."""
+        facts: dict[str, object] = {"method": method, "path": path, "code": code, "exc_info": error}
+        if isinstance(error, DriverUnavailable):
+            self._warn("request.failed", level="error", **facts)
+        else:
+            self._say("error", "request.failed", **facts)
 
     # --- how it is said ----------------------------------------------------------------------------------------------
 
@@ -295,13 +300,13 @@ class Telemetry(OutboxEvents):
         if missed is not None and self._log is not None:
             self._log.warning(event, error=type(error).__name__, code=code_of(error), also=missed, **facts)
 
-    def _warn(self, event: str, **facts: object) -> None:
-        """Say what a body may cause at any rate: one line every few seconds."""
+    def _warn(self, event: str, *, level: Level = "warning", **facts: object) -> None:
+        """Say what a body or a caller may cause at any rate: one line every few seconds."""
         missed = self._throttle.admit(event)
         for tap in self._taps:
             tap(event, facts)
         if missed is not None and self._log is not None:
-            self._log.warning(event, also=missed, **facts)
+            getattr(self._log, level)(event, also=missed, **facts)
 
     def _is_heard(self, level: Level) -> bool:
         """Say whether anybody hears an event of this level: what happens for every job builds no facts for nobody."""

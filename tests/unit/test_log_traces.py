@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from app.observability.logging import trace_of
+import io
+import json
+import logging
+
+import pytest
+
+from app.observability.logging import LogFormat, OutlastHandler, open_log, trace_of
 
 SECRET = "a secret"
 
@@ -32,3 +38,20 @@ def test_a_group_that_holds_itself_many_times_over_stays_short() -> None:
     for _ in range(50):
         group = BaseExceptionGroup("", [group] * 20)
     assert len(trace_of(group)) < 10_000
+
+
+@pytest.mark.parametrize("key", ["blocked_at", "stack", "exception"])
+def test_a_long_stack_is_shown_to_its_end_line_by_line(key: str) -> None:
+    """The innermost frame, which says where a process hangs or fails, is the last."""
+    out, root = io.StringIO(), logging.getLogger()
+    level = root.level
+    log = open_log(log_format=LogFormat.JSON, level="info", stream=out)
+    try:
+        log.info("event", **{key: "".join(f'  File "{n:080}", line {n}\n' for n in range(60)) + "the end"})
+    finally:
+        root.handlers = [handler for handler in root.handlers if not isinstance(handler, OutlastHandler)]
+        root.setLevel(level)
+        logging.captureWarnings(capture=False)
+    shown = json.loads(out.getvalue())[key]
+    assert shown.endswith("\nthe end")
+    assert len(shown.splitlines()) == 61
