@@ -13,6 +13,7 @@ from app.cli.devdb import DevPostgres
 from app.domain.job import JobId
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
+from tests.support.outage import nothing_counted
 from tests.support.postgres import migrate
 from tests.support.processes import DRAIN, LEASE, LONG_LEASE, Fleet, Service, client_of, eventually, fleet_on
 from tests.support.proxy import proxy_to
@@ -43,7 +44,7 @@ async def test_a_server_down_for_longer_than_a_lease_counts_against_no_job(
             workers.append(fleet.worker())
             await _two_leases_pass(fleet)
             await asyncio.to_thread(own_postgres.start)
-            await _nothing_counted(store, jobs)
+            await nothing_counted(store, jobs)
             assert (await store.view(failing)).counters.attempt == 2
             await workers[-1].ready()  # a process that is still starting ends by a signal, not in order
             await _all_leave_in_order(workers)
@@ -57,7 +58,7 @@ async def test_a_network_cut_for_longer_than_a_lease_counts_against_no_job(fleet
         proxy.cut()
         await _two_leases_pass(fleet)
         proxy.heal()
-        await _nothing_counted(store, jobs)
+        await nothing_counted(store, jobs)
         await _all_leave_in_order(workers)
 
 
@@ -155,15 +156,6 @@ async def _two_leases_pass(fleet: Fleet) -> None:
     fleet.ledger.open("during")
     await eventually(lambda: fleet.ledger.record("wait") - since > 2 * LEASE, "two leases pass")
     fleet.ledger.open("after")
-
-
-async def _nothing_counted(store: Store, jobs: Sequence[JobId]) -> None:
-    for view in await store.all_until(jobs):
-        assert view.state is State.DONE
-        attempts = await store.attempts(view.id)
-        assert (view.counters.attempt, view.counters.crashes) == (1, 0), attempts
-        assert [a.outcome for a in attempts if a.counted] == [OutcomeKind.COMPLETED], attempts
-        assert {a.outcome for a in attempts} <= {OutcomeKind.LEASE_LOST, OutcomeKind.COMPLETED}, attempts
 
 
 async def _all_leave_in_order(workers: Sequence[Service]) -> None:
