@@ -16,7 +16,10 @@ class FleetStore(Protocol):
     """A store of workers."""
 
     async def register_worker(self, worker: NewWorker) -> WorkerId:
-        """Give a new worker id with a lease of `lease_ms` that starts now. Ids never repeat."""
+        """Give a new worker id with a lease of `lease_ms` that starts now. Ids never repeat.
+
+        Repeating it gives the same id while that worker lives: its `boot_id` says that it is the same, a reply lost.
+        """
         ...
 
     async def show_worker(self, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:

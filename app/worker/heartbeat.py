@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 from ..domain.drain import DrainReport
 from ..domain.job import ClaimToken
 from ..domain.snapshot import Renewal
 from ..drivers.protocol import HeartbeatStore, JobDriver
+from ..jobs.repeat import until_known
 from ..lifecycle.drain import DrainBudget
 from ..lifecycle.tasks import first_of, start_in, start_on
 from ..observability.telemetry import Telemetry
@@ -28,6 +30,8 @@ from .lease import Lease
 from .options import WorkerOptions
 from .roster import Roster
 from .stall import StallWatch
+
+T = TypeVar("T")
 
 _LOOK_SECONDS = 0.15
 _STOP_SECONDS = 5.0
@@ -212,15 +216,28 @@ class Heartbeat:
 
     async def _abandon(self, tokens: Sequence[ClaimToken], lease: timedelta) -> int:
         self._is_abandoned = True
-        async with self._one_call:
-            if self._store is None or self._lease is None:
-                return 0
-            return await self._store.abandon(self._lease.worker_id, tokens, lease)
+        held = self._lease
+        if held is None:
+            return 0
+        return await self._last(lambda store: store.abandon(held.worker_id, tokens, lease))
 
     async def _report(self, report: DrainReport) -> None:
-        async with self._one_call:
-            if self._store is not None:
-                await self._store.report_drain(report)
+        await self._last(lambda store: store.report_drain(report))
+
+    async def _last(self, call: Callable[[HeartbeatStore], Awaitable[T]]) -> T:
+        """Make a call for which there is no later chance: again when it was cut, and without waiting for a renewal.
+
+        After a renewal that failed there is no connection for a while; then it has one of its own.
+        """
+
+        async def once() -> T:
+            async with self._one_call:
+                if self._store is not None:
+                    return await call(self._store)
+                async with self._driver.open_heartbeat() as store:
+                    return await call(store)
+
+        return await until_known(once)
 
     async def _look(self) -> None:
         """Judge the lease, the drain and the worker's loop, a few times a second, whatever the connection does."""

@@ -10,6 +10,7 @@ import asyncio
 from datetime import timedelta
 
 from ..drivers.protocol import JobDriver
+from ..jobs.repeat import until_known
 from ..lifecycle.drain import DrainBudget
 from ..observability.telemetry import Telemetry
 from .heartbeat import ABANDONED_SECONDS, Heartbeat
@@ -90,7 +91,7 @@ class Leaving:
         try:
             async with self._budget.within(min(lease.seconds, _CLOSE_SECONDS)):
                 if lease.is_held:
-                    await self._driver.close_worker(lease.worker_id)
+                    await until_known(lambda: self._driver.close_worker(lease.worker_id))
                 await self._registration.surrender()
         except Exception as error:  # noqa: BLE001 - the row's lease runs out by itself
             self._telemetry.store_call_failed("close", error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from ..domain.job import WorkerId
 from ..domain.snapshot import NewWorker
@@ -39,6 +39,7 @@ class Registration:
         self._backoff = Backoff(roll)
         self._is_due = asyncio.Event()
         self._lease: Lease | None = None
+        self._boot_id: UUID | None = None  # of a registration that nobody has answered yet
         self._surrendered: Lease | None = None
         self._owed: list[Lease] = []
 
@@ -55,7 +56,8 @@ class Registration:
         return None if self._lease is None else self._lease.worker_id
 
     async def register(self) -> Lease:
-        """Take a new id; its lease is judged from before the call."""
+        """Take a new id; its lease is judged from before the call. Repeated after a failure it is the same one."""
+        self._boot_id = self._boot_id or uuid4()
         sent = self._clock()
         worker_id = await self._driver.register_worker(
             NewWorker(
@@ -65,9 +67,10 @@ class Registration:
                 queues=tuple(share.queue for share in self._options.queues),
                 concurrency=self._options.concurrency,
                 lease_ms=round(self._options.lease / timedelta(milliseconds=1)),
-                boot_id=uuid4(),
+                boot_id=self._boot_id,
             )
         )
+        self._boot_id = None
         seconds = self._options.lease.total_seconds()
         self._lease = Lease(worker_id=worker_id, seconds=seconds, sent=sent, clock=self._clock)
         return self._lease

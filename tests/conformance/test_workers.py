@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import uuid4
 
 from app.domain.drain import DrainAsk, DrainShown
 from app.domain.job import WorkerId
@@ -20,6 +21,20 @@ async def test_a_worker_is_shown_as_it_registered(env: DriverEnv) -> None:
     assert (view.started_at, view.lease_until) == (env.now(), env.now() + timedelta(milliseconds=12_345))
     assert (view.heartbeat_age_ms, view.running) == (0, 0)
     assert (view.lost_at, view.closed_at, view.drain_phase, view.wakeup) == (None, None, None, None)
+
+
+async def test_a_registration_repeated_under_its_boot_id_is_the_same_worker(env: DriverEnv) -> None:
+    boot = uuid4()
+    worker = await env.register(boot_id=boot)
+    await env.advance(LEASE / 2)
+    assert await env.register(boot_id=boot) == worker
+    (view,) = await env.driver.workers()
+    assert (view.started_at, view.lease_until) == (env.now() - LEASE / 2, env.now() + LEASE), "its lease starts anew"
+    await env.advance(LEASE)
+    other = await env.register(boot_id=boot)
+    assert other != worker, "a lease that has passed never comes back"
+    await env.driver.close_worker(other)
+    assert await env.register(boot_id=boot) not in {worker, other}
 
 
 async def test_worker_ids_never_repeat(env: DriverEnv) -> None:

@@ -18,8 +18,12 @@ from .store import Store
 def register_worker(store: Store, about: NewWorker) -> WorkerId:
     """Give a worker id with a lease that starts now; see `JobDriver.register_worker`."""
     with store.statement() as now:
-        worker_id = store.new_worker_id()
         lease_until = now + timedelta(milliseconds=about.lease_ms)
+        for worker in store.workers.values():
+            if worker.about.boot_id == about.boot_id and worker.is_alive(now):
+                worker.renewed_at, worker.lease_until = now, lease_until
+                return worker.id
+        worker_id = store.new_worker_id()
         store.workers[worker_id] = Worker(
             id=worker_id, about=about, started_at=now, renewed_at=now, lease_until=lease_until
         )
