@@ -106,6 +106,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if IN_CI and terminalreporter.stats.get("skipped"):
         terminalreporter.write_line("CI: skipped tests fail the run", red=True)
+    _tell_of_cuts(terminalreporter)
+
+
+def _tell_of_cuts(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the matrix of cuts held: counts, and with `-v` every cell."""
+    told = [
+        value
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "cuts" and isinstance(value, dict)
+    ]
+    if not told:
+        return
+    terminalreporter.section("statements cut")
+    for group in told:
+        terminalreporter.write_line(group["counts"])
+        for line in group["cells"] if terminalreporter.verbosity > 0 else ():
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,186 @@
+"""Every statement of every operation is cut at every boundary, and the operation's caller comes to the right end.
+
+A cell is an operation, one of its statements, and how the connection ended around it. `tests/faults/cuts` says what the
+operations are and what must hold after each cell. The counts are in the summary of the run, the cells with `-v`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.drivers.fleet import FleetStore
+from app.drivers.outbox import OutboxStore
+from app.drivers.postgres import heartbeat
+from app.drivers.protocol import HeartbeatStore, JobDriver
+from app.outbox import passes
+from tests.faults.cuts import enqueue, heart, outbox, settle, upkeep, worker
+from tests.faults.cuts.bench import Bench, bench_on
+from tests.faults.cuts.cell import Cell, Operation, play, statements_of
+from tests.faults.cuts.table import agree, counts, lines
+from tests.support.blade import Cut
+
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(180)]
+
+_GROUPS: dict[str, Sequence[type[Operation]]] = {
+    "enqueue": enqueue.OPERATIONS,
+    "caller": outbox.STAGING,
+    "relay": outbox.SHARED,
+    "relay apart": outbox.APART,
+    "worker": (*worker.OPERATIONS, *heart.OPERATIONS),
+    "settle": settle.OPERATIONS,
+    "upkeep": upkeep.OPERATIONS,
+}
+# So many cells at least, so that none is lost in silence.
+_CELLS = {
+    "enqueue": 104,
+    "caller": 32,
+    "relay": 64,
+    "relay apart": 160,
+    "worker": 88,
+    "settle": 56,
+    "upkeep": 60,
+}
+_MODULES = (enqueue, heart, outbox, settle, upkeep, worker)
+# Nothing is stored by these; `stage_now` sends what `stage` does.
+_READS = {
+    *("attempts", "database_time", "dead_letters", "describe", "drains", "due", "find", "finished_among", "forwarded"),
+    *("job_types", "list", "ping", "queues", "stats", "view", "workers"),
+    *("close", "listen", "open", "open_heartbeat", "stage_now"),
+}
+_CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
+_PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer
+_BENCHES = 8
+
+Record = Callable[[str, object], None]
+
+
+@pytest.mark.parametrize("group", _GROUPS)
+async def test_a_cut_at_any_statement_loses_doubles_and_strands_nothing(
+    make_database: Callable[..., str], folder: Path, record_property: Record, group: str
+) -> None:
+    cells: list[Cell] = []
+    async with bench_on(make_database, folder) as bench:
+        for kind in _GROUPS[group]:
+            statements = await statements_of(bench, kind)
+            own = [await _played(bench, kind, at, cut, statements) for at in range(len(statements)) for cut in _CLEAN]
+            agree(own)
+            cells += own
+    _tell(record_property, group, cells)
+    assert len(cells) >= _CELLS[group], f"{len(cells)} cells of {_CELLS[group]}"
+
+
+async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
+    make_database: Callable[..., str], folder: Path, record_property: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An asymmetric partition: requests arrive, replies do not, and nobody closes the connection.
+
+    Each statement that changes something by itself, and each COMMIT. The waits are side by side.
+    """
+    monkeypatch.setattr(heartbeat, "COMMAND_TIMEOUT", _PATIENCE)
+    cells: list[Cell] = []
+    todo = iter([kind for kinds in _GROUPS.values() for kind in kinds])
+
+    async def work_through(number: int) -> None:
+        async with bench_on(make_database, folder / str(number), patience=_PATIENCE) as bench:
+            for kind in todo:
+                statements = await statements_of(bench, kind)
+                cells.extend([await _played(bench, kind, at, Cut.SILENT, statements) for at in _commits(statements)])
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(_BENCHES):
+            group.create_task(work_through(number))
+    _tell(record_property, "silence", sorted(cells, key=lambda cell: (cell.operation, cell.at)))
+    assert len(cells) >= 80
+    assert sum(cell.stored for cell in cells) >= 70
+
+
+def test_every_verb_that_writes_is_cut() -> None:
+    verbs = {
+        name
+        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore)
+        for name, found in inspect.getmembers(protocol, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    sources = "".join(inspect.getsource(module) for module in (*_MODULES, passes))
+    assert {verb for verb in verbs - _READS if f".{verb}(" not in sources} == set()
+    assert verbs >= _READS
+
+
+async def test_a_cell_whose_cut_is_never_made_fails(make_database: Callable[..., str], folder: Path) -> None:
+    async with bench_on(make_database, folder) as bench:
+        statements = await statements_of(bench, enqueue.Enqueue)
+        with pytest.raises(AssertionError, match="not the statement to be cut"):
+            await play(bench, enqueue.Enqueue, 1, Cut.UNSENT, [*statements, "select 1"])
+
+
+class _NewId(enqueue.Enqueue):
+    """Its caller mints another id when it does not know."""
+
+    async def again(self) -> Any:
+        self.job = self.new()
+        return await self.call()
+
+
+class _NoLook(outbox.Stage):
+    """Its caller runs its transaction again without looking whether it happened."""
+
+    async def again(self) -> Any:
+        self.sale, self.jobs = self.new().id, [self.new()]
+        await self.call()
+
+
+class _NoReconcile(worker.Claim):
+    """Its worker claims again and forgets what may have come."""
+
+    async def again(self) -> Any:
+        return await self.call()
+
+
+class _Twice(settle.SettleRetried):
+    """Its worker settles what it is given as if nothing had been stored."""
+
+    async def again(self) -> Any:
+        await self.fetch("update outlast.waiting set due_at = outlast.clock()")
+        await self.straight.promote()
+        (self.job,) = await self.claimed(await self.registered())
+        return await self.call()
+
+
+@pytest.mark.parametrize("kind", [_NewId, _NoLook, _NoReconcile, _Twice])
+async def test_a_careless_caller_is_noticed(
+    make_database: Callable[..., str], folder: Path, kind: type[Operation]
+) -> None:
+    async with bench_on(make_database, folder) as bench:
+        statements = await statements_of(bench, kind)
+        with pytest.raises(AssertionError):
+            await play(bench, kind, len(statements) - 1, Cut.UNANSWERED, statements)
+
+
+async def _played(bench: Bench, kind: type[Operation], at: int, cut: Cut, statements: Sequence[str]) -> Cell:
+    try:
+        return await play(bench, kind, at, cut, statements)
+    except BaseException as error:
+        error.add_note(f"cell: {kind.name}, statement {at + 1} of {len(statements)}, {cut}")
+        error.add_note(statements[at])
+        raise
+
+
+def _commits(statements: Sequence[str]) -> Iterator[int]:
+    """Give the statements after which something is committed."""
+    is_within = False
+    for at, sql in enumerate(statements):
+        word = sql.split(maxsplit=1)[0].strip(";").upper()
+        is_within = word == "BEGIN" or (is_within and word not in {"COMMIT", "ROLLBACK"})
+        if not is_within and word not in {"SELECT", "ROLLBACK"}:
+            yield at
+
+
+def _tell(record: Record, group: str, cells: Sequence[Cell]) -> None:
+    record("cuts", {"counts": counts(group, cells), "cells": list(lines(cells))})
