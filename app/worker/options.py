@@ -32,7 +32,7 @@ class WorkerOptions:
     """A worker's set-up. `poll` replaces both polling intervals, with wake-ups and without.
 
     `alone_after` is how long a job that must run alone waits for an empty worker before one is made empty for it.
-    `start` is how long a start waits for a store that is away.
+    `start` is how long a start goes on while its store is away or cuts its calls.
     `drain` is the time for a drain that is asked for through the store, of a worker that leaves by itself.
     """
 
@@ -43,7 +43,7 @@ class WorkerOptions:
     sweep: timedelta = timedelta(seconds=5)
     poll: timedelta | None = None
     loop_stall: timedelta = timedelta(seconds=60)
-    start: timedelta = timedelta()
+    start: timedelta = timedelta(seconds=5)
     drain: timedelta = timedelta(seconds=25)
     cancel_grace: timedelta = timedelta(seconds=2)
     alone_after: timedelta = timedelta(seconds=30)
