@@ -44,7 +44,7 @@ def list_jobs(
     db: _Db = None,
 ) -> None:
     """List jobs, newest first."""
-    from ..drivers.protocol import ListQuery
+    from ..drivers.reading import ListQuery
 
     query = ListQuery(states=frozenset(state or ()), name=name, queue=queue, tenant=tenant, limit=limit)
     page = with_jobs(db, lambda control: control.list(query))

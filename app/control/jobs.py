@@ -17,7 +17,8 @@ from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.outcome import CancelVerdict
 from ..domain.snapshot import AttemptView, JobPage, JobView
 from ..domain.state import TERMINAL
-from ..drivers.protocol import JobDriver, ListQuery
+from ..drivers.protocol import JobDriver
+from ..drivers.reading import ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
 from ..jobs.repeat import until_known

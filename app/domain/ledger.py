@@ -17,6 +17,7 @@ from .outcome import (
     Interrupted,
     Outcome,
     Retried,
+    Snoozed,
     Suspended,
 )
 from .state import DeadReason
@@ -71,7 +72,7 @@ def cause_of(outcome: Outcome) -> str:
     match outcome:
         case Completed(late=late):
             return CAUSE_LATE if late else CAUSE_RETURNED
-        case Suspended():
+        case Snoozed() | Suspended():
             return CAUSE_SUSPENDED
         case Retried(error=error):
             return _failure_cause(error)
@@ -89,7 +90,7 @@ def cause_of(outcome: Outcome) -> str:
 
 def error_of(outcome: Outcome) -> ErrorInfo | None:
     """Give the error a settled attempt is recorded with."""
-    return None if isinstance(outcome, Completed | Suspended) else outcome.error
+    return None if isinstance(outcome, Completed | Snoozed | Suspended) else outcome.error
 
 
 def _failure_cause(error: ErrorInfo) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from .job import ClaimToken
 from .state import DeadReason
+from .step import NewWait
 
 
 class OutcomeKind(StrEnum):
@@ -60,6 +61,9 @@ OUTCOME_RULES: tuple[OutcomeRule, ...] = (
     OutcomeRule(kind=OutcomeKind.HELD, counted=False, label=None, ledger=True, when="the code does not match the run"),
 )
 
+# How long a job is kept for workers of the code that recorded its run.
+HAND_BACK = timedelta(hours=1)
+
 RULE_OF: dict[OutcomeKind, OutcomeRule] = {rule.kind: rule for rule in OUTCOME_RULES}
 
 
@@ -82,10 +86,21 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended:
-    """The run gives its worker back and wakes after `delay` (Snooze)."""
+class Snoozed:
+    """The body asked to be run again after `delay` (Snooze); the job is delayed."""
 
     delay: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """The run gives its worker back until one of `waits` is over; there is at least one.
+
+    Those the run did not wait for before are stored with it, and the children of new calls are enqueued in the same
+    commit. When one of them is over by then, the job is ready at once.
+    """
+
+    waits: tuple[NewWait, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,16 +138,25 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The code at hand does not match the run or its payload; an operator decides."""
+    """The code at hand does not match the run or its payload.
+
+    With `version`, the code that recorded the run: while workers of it live, the job is ready for them alone, for up to
+    `HAND_BACK`; else it is held, and is ready again once such a worker comes. Without, an operator decides. With
+    `or_dead` the job goes to the newest code that lives and serves its type instead, if that is not the worker's own,
+    and is dead, terminal, when there is none or the time is over.
+    """
 
     reason: str
     error: ErrorInfo | None = None
+    version: str | None = None
+    or_dead: bool = False
 
 
-Outcome: TypeAlias = Completed | Suspended | Retried | DeadLettered | Interrupted | Cancelled | Held
+Outcome: TypeAlias = Completed | Snoozed | Suspended | Retried | DeadLettered | Interrupted | Cancelled | Held
 
 KIND_OF: dict[type[Outcome], OutcomeKind] = {
     Completed: OutcomeKind.COMPLETED,
+    Snoozed: OutcomeKind.SUSPENDED,
     Suspended: OutcomeKind.SUSPENDED,
     Retried: OutcomeKind.RETRIED,
     DeadLettered: OutcomeKind.DEAD_LETTERED,
@@ -146,11 +170,17 @@ class Settlement(NamedTuple):
     """One attempt to close: the claim that fences the write and the outcome to record.
 
     `is_keyed` unless the job is known to have no idempotency key: then there is none to free, and none is looked for.
+    `is_child` when the job has a parent, whose run may wait for its end. `has_waits` when the run at hand has waits in
+    the store: a job that is done or cancelled drops them all, a counted failure those named in `forgets` (calls whose
+    child failed, which the next attempt is to make anew).
     """
 
     token: ClaimToken
     outcome: Outcome
     is_keyed: bool = True
+    is_child: bool = False
+    has_waits: bool = False
+    forgets: tuple[str, ...] = ()
 
 
 class SettleAnswer(StrEnum):

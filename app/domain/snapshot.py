@@ -13,6 +13,7 @@ from .drain import LAST_PHASE
 from .job import ClaimToken, Counters, JobId, RunId, WorkerId
 from .outcome import ErrorInfo, OutcomeKind, SettleAnswer
 from .state import DeadReason, State
+from .step import ProgressView, WaitView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +31,9 @@ class JobView:
     """One job as it stands in one snapshot.
 
     `payload` is None in lists; `result` is set on done jobs only (JSON text). `state_reason` is the dead reason, the
-    canceller's words, or why a job waits (`scheduled`, `retry`, `snooze`, `interrupted`). `error` is the last
-    attempt's, cleared by done.
+    canceller's words, why a job waits (`scheduled`, `retry`, `snooze`, `interrupted`) or is held, or what a suspended
+    run waits for (the kind of its first wait). `error` is the last attempt's, cleared by done. `progress` and
+    `waiting_on` (of suspended jobs) are given for one job, not in lists.
     """
 
     id: JobId
@@ -63,6 +65,8 @@ class JobView:
     tags: tuple[str, ...] = ()
     meta: str | None = None
     timeout_ms: int | None = None
+    progress: ProgressView | None = None
+    waiting_on: tuple[WaitView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,11 +227,17 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What maintenance would find to do. `promote_in` is the time to the next delayed job, None without one."""
+    """What maintenance would find to do.
+
+    `promote_in` and `wake_in` are the times to the next delayed job and to the next end of a wait, None without one.
+    `must_release`: held or handed-back jobs have somewhere else to go now.
+    """
 
     promote_in: timedelta | None
     must_expire: bool
     must_reap: bool
+    wake_in: timedelta | None = None
+    must_release: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from .outcome import (
     Interrupted,
     Outcome,
     Retried,
-    Suspended,
+    Snoozed,
 )
 from .state import DeadReason
 
@@ -104,7 +104,7 @@ def verdict(*, is_held: bool, first: Reason | None, ended: Ended, budget: Budget
         case Unstorable(error=error):
             return _failure(error, first=first, budget=budget, delay=backoff)
         case Suspending(delay=delay):
-            return Suspended(delay=delay)
+            return Snoozed(delay=delay)
         case Raised():
             return _raised(ended, first=first, budget=budget, backoff=backoff)
         case _:

@@ -20,21 +20,18 @@ from ..domain.drain import DrainReport
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.snapshot import (
-    AttemptView,
-    DeadGroup,
     Due,
     Expired,
-    JobPage,
     JobTypeDoc,
-    JobView,
-    QueueView,
     Reaped,
     Renewal,
-    Stats,
 )
 from ..domain.state import State
+from ..domain.step import RetryMode
 from .capabilities import Capabilities
 from .fleet import FleetStore
+from .reading import ReadStore
+from .runs import RunStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +55,6 @@ class ClaimRequest:
     names: frozenset[str]
     room: int
     alone_ok: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
-    """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200."""
-
-    states: frozenset[State] = frozenset()
-    name: str | None = None
-    queue: str | None = None
-    tenant: str | None = None
-    before: JobId | None = None
-    limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +106,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(FleetStore, Protocol):
+class JobDriver(FleetStore, ReadStore, RunStore, Protocol):
     """A store of jobs, and of the workers that run them."""
 
     @property
@@ -267,48 +252,32 @@ class JobDriver(FleetStore, Protocol):
         """
         ...
 
-    # --- operators and readers ---
+    # --- operators ---
 
     async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
         """End a job for good, key freed, claim revoked, one commit. `JOB_NOT_FOUND` for an absent or foreign id.
+
+        Children that its run waits for are cancelled in the same commit, and theirs.
 
         Re-reads in a new statement while the job's token is moving.
         """
         ...
 
-    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
-        """Make a dead or cancelled job ready again with fresh budgets, ledger kept.
+    async def retry(
+        self,
+        job_id: JobId,
+        *,
+        mode: RetryMode = RetryMode.RESUME,
+        from_step: str | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        """Make a dead, cancelled or held job ready again with fresh budgets, ledger kept.
 
-        `JOB_STATE_CONFLICT` in another state (detail `state`), `JOB_DUPLICATE` when its key is taken, `JOB_NOT_FOUND`.
+        Resumed, the run goes on from what is recorded, or with `from_step` from before that step: it and all recorded
+        after it are dropped. Fresh, the job has a new, empty run, and called children that still run are cancelled.
+        A held job is only retried fresh or from a step. `JOB_STATE_CONFLICT` in another state (detail `state`),
+        `JOB_DUPLICATE` when its key is taken, `JOB_NOT_FOUND`, `NOT_FOUND` for a step the run has not recorded.
         """
-        ...
-
-    async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
-        """Give one job with payload and result, in one snapshot; None when absent or another tenant's."""
-        ...
-
-    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
-        """Give the ledger in order, the completing attempt last."""
-        ...
-
-    async def list(self, query: ListQuery) -> JobPage:
-        """Give one page of jobs, newest first, without payloads and results."""
-        ...
-
-    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
-        """Group dead letters by job type, reason and error kind, most first."""
-        ...
-
-    async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
-        """Say which of these jobs are terminal or gone; one statement for all waiters of a process."""
-        ...
-
-    async def stats(self) -> Stats:
-        """Count jobs by state and queue."""
-        ...
-
-    async def queues(self) -> tuple[QueueView, ...]:
-        """Give every queue that has jobs or a setting, by name."""
         ...
 
     async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
@@ -317,10 +286,6 @@ class JobDriver(FleetStore, Protocol):
 
     async def resume_queue(self, queue: str) -> None:
         """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
-        ...
-
-    async def job_types(self) -> tuple[JobTypeDoc, ...]:
-        """Give every published job type, its newest publication, by name."""
         ...
 
     async def database_time(self) -> datetime:

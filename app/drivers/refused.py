@@ -30,7 +30,8 @@ from ..domain.snapshot import (
     WorkerView,
 )
 from .capabilities import Capabilities
-from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
+from .reading import ListQuery
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 

@@ -28,7 +28,7 @@ from ..domain.outcome import (
     OutcomeKind,
     Retried,
     SettleAnswer,
-    Suspended,
+    Snoozed,
 )
 from ..domain.snapshot import Expired, Reaped, Stats
 from .facts import code_of, kind_of, lasted, of_job, of_taken
@@ -323,7 +323,7 @@ def _worded(outcome: Outcome) -> tuple[Level, str, dict[str, object]]:
     match outcome:
         case Completed(late=late):
             return "info", "attempt.completed", {"late": late}
-        case Suspended(delay=delay):
+        case Snoozed(delay=delay):
             return "info", "attempt.suspended", {"delay_ms": round(delay.total_seconds() * 1000)}
         case Retried(error=error, delay=delay):
             return "warning", "attempt.retried", {"delay_ms": round(delay.total_seconds() * 1000), **kind_of(error)}

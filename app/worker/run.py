@@ -24,7 +24,7 @@ from ..domain.outcome import (
     OutcomeKind,
     Retried,
     SettleAnswer,
-    Suspended,
+    Snoozed,
 )
 from ..domain.state import DeadReason
 from ..domain.verdict import Budget, Ended, Raised, Returned, verdict
@@ -169,7 +169,7 @@ class Carrier:
             run.stored = stored
             seconds = _seconds(run, self._bench)
             self._bench.telemetry.attempt_settled(run.job, stored, seconds, is_blocking=run.is_blocking)
-            if isinstance(stored, Retried | Suspended | Interrupted) and stored.delay is not None:
+            if isinstance(stored, Retried | Snoozed | Interrupted) and stored.delay is not None:
                 # Said when a job that waits is due, so that this worker looks at that instant rather than by chance.
                 self._bench.on_due(stored.delay)
             return KIND_OF[type(stored)]

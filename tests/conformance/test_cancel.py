@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.errors import JobNotFound
 from app.domain.job import Counters, JobId
-from app.domain.outcome import CancelVerdict, Completed, Held, Interrupted, OutcomeKind, Retried, Suspended
+from app.domain.outcome import CancelVerdict, Completed, Held, Interrupted, OutcomeKind, Retried, Snoozed
 from app.domain.state import State
 from tests.conformance.endings import Ending, every_ending
 from tests.support.drivers import ERROR, DriverEnv, new_id
@@ -44,7 +44,7 @@ async def _retried(env: DriverEnv) -> JobId:
 
 async def _snoozed(env: DriverEnv) -> JobId:
     token = (await env.running(key="k")).token
-    await env.close_attempt(token, Suspended(delay=MINUTE))
+    await env.close_attempt(token, Snoozed(delay=MINUTE))
     return token.job_id
 
 

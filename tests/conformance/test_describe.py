@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.outcome import Completed, Interrupted, OutcomeKind, Retried, Suspended
+from app.domain.outcome import Completed, Interrupted, OutcomeKind, Retried, Snoozed
 from app.domain.state import State
 from app.drivers.protocol import PurgeQuery
 from tests.conformance.endings import completed, dead_lettered
@@ -43,7 +43,7 @@ async def test_the_last_error_stays_while_the_job_waits_and_runs_and_goes_when_i
 
 async def test_a_snoozed_job_shows_the_suspension_only_while_it_waits(env: DriverEnv) -> None:
     token = (await env.running()).token
-    await env.close_attempt(token, Suspended(delay=MINUTE))
+    await env.close_attempt(token, Snoozed(delay=MINUTE))
     assert (await env.describe(token.job_id)).last_outcome is OutcomeKind.SUSPENDED
     await env.advance(MINUTE)
     await env.driver.promote()
@@ -89,7 +89,7 @@ async def test_the_ledger_is_in_order_and_the_completing_attempt_is_last(env: Dr
     token = (await env.running(worker)).token
     await env.close_attempt(token, Retried(error=ERROR, delay=timedelta()))
     await env.driver.promote()
-    await env.close_attempt((await env.claim_one(worker)).token, Suspended(delay=timedelta()))
+    await env.close_attempt((await env.claim_one(worker)).token, Snoozed(delay=timedelta()))
     await env.driver.promote()
     await env.close_attempt((await env.claim_one(worker)).token, Interrupted(cause="drain"))
     last = await env.claim_one(worker)

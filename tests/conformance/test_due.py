@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.outcome import Completed, Retried, Suspended
+from app.domain.outcome import Completed, Retried, Snoozed
 from app.domain.snapshot import Due
 from tests.support.drivers import ERROR, LEASE, DriverEnv
 
@@ -22,7 +22,7 @@ async def test_the_next_delayed_job_is_told_of_whatever_delays_it(env: DriverEnv
     worker = await env.register(lease_ms=3_600_000)
     await env.close_attempt((await env.running(worker)).token, Retried(error=ERROR, delay=3 * MINUTE))
     assert (await env.driver.due()).promote_in == 3 * MINUTE
-    await env.close_attempt((await env.running(worker)).token, Suspended(delay=2 * MINUTE))
+    await env.close_attempt((await env.running(worker)).token, Snoozed(delay=2 * MINUTE))
     assert (await env.driver.due()).promote_in == 2 * MINUTE
     await env.enqueue(delay=MINUTE)
     assert (await env.driver.due()).promote_in == MINUTE

@@ -5,7 +5,7 @@ from datetime import timedelta
 from app.domain.job import JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Held, Retried
 from app.domain.state import DeadReason, State
-from app.drivers.protocol import ListQuery
+from app.drivers.reading import ListQuery
 from tests.conformance.endings import cancelled_before_start, crashed_too_often, dead_lettered, expired
 from tests.support.drivers import ERROR, DriverEnv, new_job
 

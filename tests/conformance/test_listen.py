@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from app.domain.errors import DriverUnavailable
-from app.domain.outcome import Completed, Interrupted, Retried, Suspended
+from app.domain.outcome import Completed, Interrupted, Retried, Snoozed
 from app.drivers.protocol import Wake
 from tests.support.drivers import ERROR, DriverEnv, new_job
 
@@ -77,7 +77,7 @@ async def test_whatever_delays_work_wakes_who_promotes_it(env: DriverEnv) -> Non
         await ears.wait_for(Wake.LISTENING)
         await env.driver.enqueue_many([new_job(), new_job(run_at=env.now() + timedelta(hours=1))])
         await ears.wait_for(Wake.DELAYED)
-        await env.close_attempt((await env.claim_one(worker)).token, Suspended(delay=timedelta(minutes=1)))
+        await env.close_attempt((await env.claim_one(worker)).token, Snoozed(delay=timedelta(minutes=1)))
         await ears.wait_for(Wake.DELAYED)
         for outcome in (
             Retried(error=ERROR, delay=timedelta(minutes=1)),

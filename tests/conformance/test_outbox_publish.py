@@ -12,7 +12,8 @@ from app.domain.job import DEFAULT_TENANT
 from app.domain.outbox import RELAY_LEASE, SOURCE_KEPT, STALE, OutboxId, Pass, UnpublishedRow
 from app.domain.outcome import Completed
 from app.domain.state import State
-from app.drivers.protocol import ListQuery, PurgeQuery, Wake
+from app.drivers.protocol import PurgeQuery, Wake
+from app.drivers.reading import ListQuery
 from app.outbox.passes import Passes
 from tests.support.drivers import new_job
 from tests.support.outbox import BATCH, Outbox, ids, new_relay, passes_of

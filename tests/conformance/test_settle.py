@@ -15,7 +15,7 @@ from app.domain.outcome import (
     Outcome,
     OutcomeKind,
     Retried,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason, State
 from tests.support.drivers import ERROR, DriverEnv
@@ -122,7 +122,7 @@ async def test_interrupted_with_a_time_keeps_it(env: DriverEnv) -> None:
 
 async def test_suspended_waits_uncounted(env: DriverEnv) -> None:
     held = await _once_failed(env, await env.register())
-    await env.close_attempt(held.token, Suspended(delay=MINUTE))
+    await env.close_attempt(held.token, Snoozed(delay=MINUTE))
     view = await env.describe(held.token.job_id)
     assert (view.state, view.state_reason, view.run_at) == (State.DELAYED, "snooze", env.now() + MINUTE)
     assert view.counters == Counters(attempt=1, claim_no=3, interrupts=1)
@@ -197,5 +197,5 @@ async def test_an_ended_attempt_has_one_row(
 
 async def test_a_suspension_has_no_row(env: DriverEnv) -> None:
     held = await env.running()
-    await env.close_attempt(held.token, Suspended(delay=MINUTE))
+    await env.close_attempt(held.token, Snoozed(delay=MINUTE))
     assert await env.ledger(held.token.job_id) == ()

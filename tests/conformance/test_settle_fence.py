@@ -15,7 +15,7 @@ from app.domain.outcome import (
     Retried,
     SettleAnswer,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason, State
 from app.drivers.protocol import PurgeQuery
@@ -25,7 +25,7 @@ MINUTE = timedelta(minutes=1)
 
 EVERY_OUTCOME: tuple[Outcome, ...] = (
     Completed(result="1"),
-    Suspended(delay=MINUTE),
+    Snoozed(delay=MINUTE),
     Retried(error=ERROR, delay=MINUTE),
     DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
     Interrupted(cause="drain"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Held, Retried, Suspended
+from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Held, Retried, Snoozed
 from app.domain.state import DeadReason, State
 from tests.conformance.endings import STATE_AFTER, cancelled_before_start
 from tests.support.drivers import DriverEnv, new_job
@@ -78,7 +78,7 @@ async def test_a_job_that_came_back_is_as_old_as_its_return(env: DriverEnv) -> N
     worker = await env.register()
     retried, snoozed, revived = [(await env.running(worker, queue=queue)).token for queue in ("a", "b", "c")]
     await env.close_attempt(retried, Retried(error=ErrorInfo(type="E", message="m"), delay=10 * MINUTE))
-    await env.close_attempt(snoozed, Suspended(delay=10 * MINUTE))
+    await env.close_attempt(snoozed, Snoozed(delay=10 * MINUTE))
     await env.close_attempt(revived, DeadLettered(error=ErrorInfo(type="E", message="m"), reason=DeadReason.TERMINAL))
     await env.advance(10 * MINUTE)
     await env.driver.promote()

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from app.domain.job import Counters
-from app.domain.outcome import Completed, Held, Interrupted, Retried, Suspended
+from app.domain.outcome import Completed, Held, Interrupted, Retried, Snoozed
 from app.domain.snapshot import Expired
 from app.domain.state import DeadReason, State
-from app.drivers.protocol import ListQuery, PurgeQuery
+from app.drivers.protocol import PurgeQuery
+from app.drivers.reading import ListQuery
 from tests.conformance.endings import (
     STATE_AFTER,
     Ending,
@@ -65,7 +66,7 @@ async def test_scheduled_work_and_retries_are_new_but_woken_and_interrupted_work
     retried, snoozed, interrupted = [(await env.running(worker)).token for _ in range(3)]
     scheduled = await env.enqueue(delay=SECOND)
     await env.close_attempt(retried, Retried(error=ERROR, delay=2 * SECOND))
-    await env.close_attempt(snoozed, Suspended(delay=3 * SECOND))
+    await env.close_attempt(snoozed, Snoozed(delay=3 * SECOND))
     await env.close_attempt(interrupted, Interrupted(cause="drain", delay=4 * SECOND))
     await env.advance(10 * SECOND)
     assert await env.driver.promote() == 4
@@ -147,11 +148,11 @@ async def test_a_claim_that_was_handed_back_is_no_start(env: DriverEnv, verb: st
 @pytest.mark.parametrize("promoted", [False, True], ids=["waiting", "ready"])
 @pytest.mark.parametrize(
     "outcome",
-    [Retried(error=ERROR, delay=SECOND), Suspended(delay=SECOND), Interrupted(cause="drain", delay=SECOND)],
+    [Retried(error=ERROR, delay=SECOND), Snoozed(delay=SECOND), Interrupted(cause="drain", delay=SECOND)],
     ids=lambda outcome: type(outcome).__name__,
 )
 async def test_a_job_that_has_started_does_not_expire(
-    env: DriverEnv, outcome: Retried | Suspended | Interrupted, promoted: bool, late: bool
+    env: DriverEnv, outcome: Retried | Snoozed | Interrupted, promoted: bool, late: bool
 ) -> None:
     worker = await env.register(lease_ms=86_400_000)
     token = (await env.running(worker, max_queue_time=MINUTE)).token
@@ -179,11 +180,11 @@ async def test_a_job_that_crashed_does_not_expire(env: DriverEnv) -> None:
 
 @pytest.mark.parametrize(
     "outcome",
-    [Retried(error=ERROR, delay=DAY), Suspended(delay=DAY), Interrupted(cause="drain"), Held(reason="does not fit")],
+    [Retried(error=ERROR, delay=DAY), Snoozed(delay=DAY), Interrupted(cause="drain"), Held(reason="does not fit")],
     ids=lambda outcome: type(outcome).__name__,
 )
 async def test_a_deadline_ends_work_that_waits_again_and_keeps_its_history(
-    env: DriverEnv, outcome: Retried | Suspended | Interrupted | Held
+    env: DriverEnv, outcome: Retried | Snoozed | Interrupted | Held
 ) -> None:
     token = (await env.running(deadline=MINUTE)).token
     await env.close_attempt(token, outcome)

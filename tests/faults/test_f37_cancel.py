@@ -24,7 +24,7 @@ from app.domain.outcome import (
     OutcomeKind,
     Retried,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from app.domain.snapshot import NewWorker
 from app.domain.state import LIVE, DeadReason, State
@@ -49,7 +49,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     Retried(error=ERROR, delay=timedelta()),
     DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
     Interrupted(cause="drain"),
-    Suspended(delay=timedelta(milliseconds=1)),
+    Snoozed(delay=timedelta(milliseconds=1)),
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcome import Completed, Retried, Suspended
+from app.domain.outcome import Completed, Retried, Snoozed
 from app.http.answers import AttemptList, Job, JobList, Queue, QueueList, Result, WorkerList
 from app.http.documents import JOB_ID
 from tests.http.api import Api, code_of, dead, failure, job_type
@@ -62,7 +62,7 @@ async def test_the_completing_attempt_is_listed_too(each_api: Api) -> None:
 
 async def test_a_snoozed_job_says_what_it_waits_for(api: Api) -> None:
     job = await api.post()
-    await api.finish(Suspended(delay=timedelta(minutes=1)))
+    await api.finish(Snoozed(delay=timedelta(minutes=1)))
     found = await api.get(job)
     assert (found["state"], found["state_reason"], found["last_outcome"]) == ("delayed", "snooze", "suspended")
     assert found["waiting_on"] == {"kind": "sleep", "until": found["run_at"], "name": None}

@@ -25,7 +25,7 @@ from app.domain.outcome import (
     Retried,
     SettleAnswer,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason, State
 from app.drivers.postgres.sqlstate import Contended
@@ -208,7 +208,7 @@ class Actor:
                 Completed(result='"done"'),
                 Completed(),
                 Retried(error=ERROR, delay=soon),
-                Suspended(delay=soon),
+                Snoozed(delay=soon),
                 Interrupted(cause="drain"),
                 Interrupted(cause="drain", delay=soon),
                 DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),

@@ -20,7 +20,8 @@ from app.domain.state import DeadReason, State
 from app.drivers.postgres import heartbeat, migrations
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
-from app.drivers.protocol import ClaimRequest, ListQuery, PurgeQuery, QueueShare
+from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
+from app.drivers.reading import ListQuery
 from tests.postgres.arena import Arena
 from tests.support.drivers import ERROR, LEASE, NAME, new_job, new_worker
 

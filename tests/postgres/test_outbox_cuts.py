@@ -20,7 +20,8 @@ from app.domain.state import State
 from app.drivers.postgres.database import Database, Raw
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.outbox import PostgresOutbox
-from app.drivers.protocol import ListQuery, PurgeQuery
+from app.drivers.protocol import PurgeQuery
+from app.drivers.reading import ListQuery
 from app.outbox.passes import DriverPasses, Passes, SharedPasses
 from tests.support.drivers import PostgresEnv, new_job, postgres_env
 from tests.support.outbox import BATCH, PostgresOutboxEnv, new_relay, passes_of

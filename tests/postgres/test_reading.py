@@ -12,7 +12,7 @@ from app.domain.job import JobId
 from app.domain.outcome import Completed, DeadLettered
 from app.domain.state import DeadReason, State
 from app.drivers.postgres import listing, stats
-from app.drivers.protocol import ListQuery
+from app.drivers.reading import ListQuery
 from tests.postgres.arena import Arena
 from tests.support.drivers import ERROR
 

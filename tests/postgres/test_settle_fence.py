@@ -17,7 +17,7 @@ from app.domain.outcome import (
     Retried,
     SettleAnswer,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason, State
 from app.drivers.protocol import PurgeQuery
@@ -30,7 +30,7 @@ EVERY_OUTCOME: list[Outcome] = [
     Completed(result="1"),
     Retried(error=ERROR, delay=timedelta(seconds=1)),
     DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
-    Suspended(delay=timedelta(seconds=1)),
+    Snoozed(delay=timedelta(seconds=1)),
     Interrupted(cause="drain"),
     Interrupted(cause="drain", delay=timedelta(seconds=1)),
     Cancelled(reason="caller"),

@@ -25,7 +25,7 @@ from app.domain.outcome import (
     Outcome,
     Retried,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from app.domain.snapshot import JobView
 from app.domain.state import LIVE, TERMINAL, DeadReason, State, is_legal
@@ -53,7 +53,7 @@ errors = st.sampled_from(
 )
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Completed, result=st.sampled_from([None, "1", '"\u6f22"']), late=st.booleans()),
-    st.builds(Suspended, delay=delays),
+    st.builds(Snoozed, delay=delays),
     st.builds(Retried, error=errors, delay=delays),
     st.builds(DeadLettered, error=errors, reason=st.sampled_from(list(DeadReason)[:2])),
     st.builds(Interrupted, cause=st.just("drain"), error=st.none() | errors, delay=st.none() | delays),

@@ -16,7 +16,7 @@ from typing import Any
 
 from app.domain.job import JobId
 from app.domain.state import State
-from app.drivers.protocol import ListQuery
+from app.drivers.reading import ListQuery
 from app.jobs.context import JobContext
 from app.jobs.handle import JobHandle, job
 from app.lifecycle.role import Phase

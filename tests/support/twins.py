@@ -16,7 +16,7 @@ from app.domain.clock import ManualClock
 from app.domain.errors import OutlastError
 from app.domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
 from app.domain.snapshot import AttemptView, JobView, QueueView, Stats, WorkerView
-from app.drivers.protocol import ListQuery
+from app.drivers.reading import ListQuery
 from tests.support.drivers import DriverEnv, MemoryEnv, PostgresEnv
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from app.domain.outcome import (
     Outcome,
     OutcomeKind,
     Retried,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason
 
@@ -67,7 +67,7 @@ def test_every_outcome_a_worker_settles_has_a_kind_and_no_other() -> None:
     [
         (Completed(result="1"), "returned", None),
         (Completed(late=True), "late", None),
-        (Suspended(delay=MINUTE), "suspended", None),
+        (Snoozed(delay=MINUTE), "suspended", None),
         (Retried(error=ERROR, delay=MINUTE), "error", ERROR),
         (Retried(error=TIMED_OUT, delay=MINUTE), "timeout", TIMED_OUT),
         (DeadLettered(error=ERROR, reason=DeadReason.TERMINAL), "error", ERROR),

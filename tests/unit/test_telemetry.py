@@ -26,7 +26,7 @@ from app.domain.outcome import (
     OutcomeKind,
     Retried,
     SettleAnswer,
-    Suspended,
+    Snoozed,
 )
 from app.domain.snapshot import Expired, Reaped
 from app.domain.state import DeadReason
@@ -96,7 +96,7 @@ def log_lines() -> Iterator[Any]:
 
 OUTCOMES: dict[str, Outcome] = {
     "attempt.completed": Completed(result=f'"{CANARY}"', late=True),
-    "attempt.suspended": Suspended(delay=timedelta(seconds=1)),
+    "attempt.suspended": Snoozed(delay=timedelta(seconds=1)),
     "attempt.retried": Retried(error=BOOM, delay=timedelta(seconds=1)),
     "attempt.dead": DeadLettered(error=BOOM, reason=DeadReason.TERMINAL),
     "attempt.interrupted": Interrupted(cause="drain", error=BOOM),

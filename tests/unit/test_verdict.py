@@ -15,7 +15,7 @@ from app.domain.outcome import (
     Interrupted,
     Outcome,
     Retried,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason
 from app.domain.verdict import (
@@ -59,7 +59,7 @@ def expected(is_held: bool, first: Reason | None, ending: str, budget: str) -> t
     if ending == "returned":
         return (Completed, first is not None)
     if ending == "suspending":
-        return (Suspended, NAP)
+        return (Snoozed, NAP)
     if first is Reason.DRAIN and ending != "unstorable":
         return (Interrupted, "drain", ASKED if "retry-after" in ending else None)
     if first is Reason.CALLER and ending != "unstorable":
@@ -88,8 +88,8 @@ def summary(outcome: Outcome | None) -> tuple[object, ...] | None:
             return None
         case Completed(late=late):
             return (Completed, late)
-        case Suspended(delay=delay):
-            return (Suspended, delay)
+        case Snoozed(delay=delay):
+            return (Snoozed, delay)
         case Retried(error=error, delay=delay):
             return (Retried, error.code, delay)
         case DeadLettered(error=error, reason=reason):

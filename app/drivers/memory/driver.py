@@ -29,7 +29,8 @@ from ...domain.snapshot import (
     WorkerView,
 )
 from ..capabilities import Capabilities
-from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
+from ..reading import ListQuery
 from . import attempts, cancel, claim, drains, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
 from .clock import SystemClock
 from .outbox import MemoryOutbox

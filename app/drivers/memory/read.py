@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ...domain.job import JobId
 from ...domain.snapshot import DeadGroup, JobPage, JobView
 from ...domain.state import TERMINAL, State
-from ..protocol import ListQuery
+from ..reading import ListQuery
 from .attempts import newest
 from .rows import Finished
 from .store import Store

@@ -20,7 +20,7 @@ from ...domain.outcome import (
     Retried,
     SettleAnswer,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from ...domain.state import State
 from ..protocol import ClaimRequest
@@ -76,7 +76,7 @@ def _settle_one(store: Store, settlement: Settlement, now: datetime) -> SettleAn
     end = End(outcome=KIND_OF[type(outcome)], cause=cause_of(outcome), error=error_of(outcome))
     close_attempt(store, token.job_id, running, end, now=now)
     store.place(token.job_id, _next(store, token.job_id, running, outcome, now))
-    if isinstance(outcome, Suspended):  # it has started, and no row of the ledger will say so
+    if isinstance(outcome, Snoozed):  # it has started, and no row of the ledger will say so
         store.envelopes[token.job_id] = replace(store.envelopes[token.job_id], start_by=None)
     return SettleAnswer.SETTLED
 
@@ -95,7 +95,7 @@ def _next(store: Store, job_id: JobId, running: Running, outcome: Outcome, now: 
             return running.ended(State.CANCELLED, counters.uncounted(), now, reason=reason)
         case Retried(delay=delay):
             return Waiting(counters=counters.failed(), rank=fresh, due_at=now + delay, reason=Wait.RETRY)
-        case Suspended(delay=delay):
+        case Snoozed(delay=delay):
             return Waiting(counters=counters.uncounted(), rank=resumed, due_at=now + delay, reason=Wait.SNOOZE)
         case Interrupted(delay=delay):
             if delay is None:

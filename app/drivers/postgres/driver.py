@@ -32,7 +32,8 @@ from ...domain.snapshot import (
     WorkerView,
 )
 from ..capabilities import Capabilities
-from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, ListQuery, PurgeQuery, Wake
+from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
+from ..reading import ListQuery
 from . import (
     cancel,
     claim,

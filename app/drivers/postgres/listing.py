@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...domain.job import JobId
 from ...domain.snapshot import DeadGroup, JobPage
 from ...domain.state import TERMINAL, State
-from ..protocol import ListQuery
+from ..reading import ListQuery
 from .buckets import DEAD, DONE, TOKEN
 from .database import Database
 from .describe import AROUND, VIEW, job_view

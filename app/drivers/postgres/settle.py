@@ -23,7 +23,7 @@ from ...domain.outcome import (
     Retried,
     SettleAnswer,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from ..protocol import Wake
 from .buckets import CANCELLED, DEAD, DONE, NOT_STARTED
@@ -229,7 +229,7 @@ def _line(outcome: Outcome) -> _Line:
             return _Line(CANCELLED, uncounted=1, reason=reason)
         case Retried(delay=delay):
             return _Line(_RETRY, delay=delay)
-        case Suspended(delay=delay):
+        case Snoozed(delay=delay):
             return _Line(_SNOOZE, uncounted=1, delay=delay)
         case Interrupted(delay=None):
             return _Line(_READY, uncounted=1, interrupts=1)

@@ -1,0 +1,62 @@
+"""The vocabulary of readers: what jobs, queues and job types are, each answer in one snapshot.
+
+A part of the job store's protocol, apart because nothing here changes anything. Implemented by every driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..domain.job import JobId
+from ..domain.snapshot import AttemptView, DeadGroup, JobPage, JobTypeDoc, JobView, QueueView, Stats
+from ..domain.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200."""
+
+    states: frozenset[State] = frozenset()
+    name: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    before: JobId | None = None
+    limit: int = 50
+
+
+class ReadStore(Protocol):
+    """A store that is looked at."""
+
+    async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        """Give one job with payload and result, in one snapshot; None when absent or another tenant's."""
+        ...
+
+    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+        """Give the ledger in order, the completing attempt last."""
+        ...
+
+    async def list(self, query: ListQuery) -> JobPage:
+        """Give one page of jobs, newest first, without payloads and results."""
+        ...
+
+    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+        """Group dead letters by job type, reason and error kind, most first."""
+        ...
+
+    async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
+        """Say which of these jobs are terminal or gone; one statement for all waiters of a process."""
+        ...
+
+    async def stats(self) -> Stats:
+        """Count jobs by state and queue."""
+        ...
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Give every queue that has jobs or a setting, by name."""
+        ...
+
+    async def job_types(self) -> tuple[JobTypeDoc, ...]:
+        """Give every published job type, its newest publication, by name."""
+        ...
