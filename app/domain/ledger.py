@@ -39,6 +39,8 @@ CAUSE_CALLER = "caller"
 CAUSE_RETURNED = "returned"
 CAUSE_LATE = "late"
 CAUSE_SUSPENDED = "suspended"
+CAUSE_HELD = "held"
+CAUSE_HANDED_BACK = "handed_back"
 
 # The crash that spends the budget is recorded with this; a crash before it has no error of its own.
 CRASHED_TOO_OFTEN = ErrorInfo(
@@ -82,8 +84,8 @@ def cause_of(outcome: Outcome) -> str:
             return cause
         case Cancelled():
             return CAUSE_CALLER
-        case Held(reason=reason):
-            return reason
+        case Held():
+            return CAUSE_HELD
         case _:
             assert_never(outcome)
 

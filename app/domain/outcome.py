@@ -61,6 +61,9 @@ OUTCOME_RULES: tuple[OutcomeRule, ...] = (
     OutcomeRule(kind=OutcomeKind.HELD, counted=False, label=None, ledger=True, when="the code does not match the run"),
 )
 
+# The `state_reason` of a child that was cancelled because the run that waited for it was.
+PARENT_CANCELLED = "parent cancelled"
+
 # How long a job is kept for workers of the code that recorded its run.
 HAND_BACK = timedelta(hours=1)
 

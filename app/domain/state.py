@@ -54,11 +54,18 @@ def _moves(source: State | None, **targets: str) -> tuple[Move, ...]:
 MOVES: tuple[Move, ...] = (
     *_moves(None, ready="enqueue", delayed="enqueue with run_at or delay"),
     *_moves(State.DELAYED, ready="promote when due", cancelled="cancel", dead="expired or deadline"),
-    *_moves(State.READY, running="claim", delayed="reschedule", cancelled="cancel", dead="expired or deadline"),
+    *_moves(
+        State.READY,
+        running="claim",
+        delayed="reschedule",
+        held="hand-back over",
+        cancelled="cancel",
+        dead="expired, deadline, or hand-back over",
+    ),
     *_moves(
         State.RUNNING,
         done="settle completed",
-        ready="settle interrupted, reap, surrender",
+        ready="settle interrupted, suspended with a wait that is over, or handed back, reap, surrender",
         delayed="settle retried, snoozed, or interrupted with a time",
         suspended="settle suspended",
         held="settle held",
@@ -66,7 +73,7 @@ MOVES: tuple[Move, ...] = (
         cancelled="cancel, settle cancelled",
     ),
     *_moves(State.SUSPENDED, ready="wake", cancelled="cancel", dead="deadline"),
-    *_moves(State.HELD, ready="release", cancelled="cancel", dead="deadline"),
+    *_moves(State.HELD, ready="release, or retry fresh or from a step", cancelled="cancel", dead="deadline"),
     *_moves(State.DEAD, ready="operator's retry", delayed="operator's retry"),
     *_moves(State.CANCELLED, ready="operator's retry", delayed="operator's retry"),
 )

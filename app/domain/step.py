@@ -16,6 +16,7 @@ from .state import State
 
 STEP_NAME_MOST = 128  # characters, printable
 MAX_LOG_LINES = 1000  # of one run; later ones are dropped, and the last kept says so
+LINES_DROPPED = f"this line and later ones are dropped: a run keeps {MAX_LOG_LINES}"
 LOG_LINE_MOST = 2048  # characters
 PROGRESS_MESSAGE_MOST = 256  # characters
 
@@ -171,3 +172,11 @@ class RunView:
     lines: tuple[LogLine, ...] = ()
     progress: ProgressView | None = None
     children: tuple[JobId, ...] = ()  # called or enqueued by it, oldest first, at most 100
+
+
+def lines_kept(already: int, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Give what a run that has `already` lines keeps of more; the last that it may have says what becomes of others."""
+    room = MAX_LOG_LINES - 1 - already
+    if len(lines) <= room:
+        return lines
+    return () if room < 0 else (*lines[:room], LINES_DROPPED)

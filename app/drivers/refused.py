@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from typing import Any
 
 from ..domain.drain import DrainAsk, DrainShown, DrainView
 from ..domain.errors import NotImplementedYet
-from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
+from ..domain.event import Emitted, EventQuery, EventView, NewEvent
+from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, RunId, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.snapshot import (
     AttemptView,
@@ -29,9 +31,11 @@ from ..domain.snapshot import (
     Stats,
     WorkerView,
 )
+from ..domain.step import NewNotes, NewStep, RetryMode, RunHistory, RunView
 from .capabilities import Capabilities
 from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from .reading import ListQuery
+from .runs import Swept
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 
@@ -126,7 +130,54 @@ class RefusedDriver:
     async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
         raise self._refusal()
 
-    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
+    async def retry(
+        self,
+        job_id: JobId,
+        *,
+        mode: RetryMode = RetryMode.RESUME,
+        from_step: str | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        raise self._refusal()
+
+    async def history(self, job_id: JobId, run_id: RunId) -> RunHistory:
+        raise self._refusal()
+
+    async def record_step(self, token: ClaimToken, step: NewStep) -> bool:
+        raise self._refusal()
+
+    def step_transaction(
+        self, token: ClaimToken, step: NewStep, *, bind: object | None = None
+    ) -> AbstractAsyncContextManager[Any]:
+        raise self._refusal()
+
+    async def note(self, notes: Sequence[NewNotes]) -> int:
+        raise self._refusal()
+
+    async def wake(self, batch: int = 1000) -> int:
+        raise self._refusal()
+
+    async def sweep_waits(self, after: JobId | None = None, batch: int = 1000) -> Swept:
+        raise self._refusal()
+
+    async def release_due(self, batch: int = 1000) -> int:
+        raise self._refusal()
+
+    async def emit(self, event: NewEvent) -> Emitted:
+        raise self._refusal()
+
+    async def release_held(self, job_id: JobId, *, tenant: str | None = None) -> None:
+        raise self._refusal()
+
+    async def fork(
+        self, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+    ) -> Enqueued:
+        raise self._refusal()
+
+    async def run(self, job_id: JobId, *, tenant: str | None = None) -> RunView | None:
+        raise self._refusal()
+
+    async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         raise self._refusal()
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:

@@ -76,8 +76,9 @@ class RunStore(Protocol):
     async def release_due(self, batch: int = 1000) -> int:
         """Move jobs that wait for other code, any worker, no leader; gives their number.
 
-        Held jobs whose recorded code is live again become ready. Handed-back ones whose time is over, or whose code
-        has no live worker any more, are held, or dead with `PAYLOAD_INVALID` where that is what they wait with.
+        Held jobs become ready for their recorded code once a worker of it has come since they were held. Handed-back
+        ones whose time is over, or whose code has no live worker any more, are held, or dead where that is what they
+        wait with. Live: the lease lasts, no drain has begun, and the worker serves the job's queue.
         """
         ...
 

@@ -179,7 +179,7 @@ async def test_held_waits_for_an_operator_uncounted(env: DriverEnv) -> None:
         (Interrupted(cause="drain"), OutcomeKind.INTERRUPTED, "drain", False, None),
         (Interrupted(cause="drain", error=ERROR, delay=MINUTE), OutcomeKind.INTERRUPTED, "drain", False, ERROR),
         (Cancelled(reason="not needed", error=ERROR), OutcomeKind.CANCELLED, "caller", False, ERROR),
-        (Held(reason="does not fit", error=ERROR), OutcomeKind.HELD, "does not fit", False, ERROR),
+        (Held(reason="does not fit", error=ERROR), OutcomeKind.HELD, "held", False, ERROR),
     ],
 )
 async def test_an_ended_attempt_has_one_row(

@@ -10,7 +10,7 @@ from app.domain.state import LIVE, MOVES, RETRYABLE, TERMINAL, State, is_legal
 TABLE: dict[State | None, str] = {
     None: "ready delayed",
     State.DELAYED: "ready cancelled dead",
-    State.READY: "running delayed cancelled dead",
+    State.READY: "running delayed held cancelled dead",
     State.RUNNING: "done ready delayed suspended held dead cancelled",
     State.SUSPENDED: "ready cancelled dead",
     State.HELD: "ready cancelled dead",

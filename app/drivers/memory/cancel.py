@@ -1,4 +1,4 @@
-"""Cancel: end a job for good, wherever it is, and say where it was found."""
+"""Cancel: end a job for good, wherever it is, with the children its run waits for, and say where it was found."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from datetime import datetime
 from ...domain.errors import JobNotFound
 from ...domain.job import Counters, JobId
 from ...domain.ledger import CAUSE_OPERATOR
-from ...domain.outcome import CancelVerdict, OutcomeKind
+from ...domain.outcome import PARENT_CANCELLED, CancelVerdict, OutcomeKind
 from ...domain.state import State
 from ..protocol import Wake
 from .attempts import End, close_attempt
 from .rows import Envelope, Finished, Running
 from .store import Store
+from .waking import wake_parents
 
 
 def cancel(store: Store, job_id: JobId, *, reason: str, tenant: str | None) -> CancelVerdict:
@@ -23,16 +24,27 @@ def cancel(store: Store, job_id: JobId, *, reason: str, tenant: str | None) -> C
     """
     with store.statement() as now:
         envelope_for(store, job_id, tenant)
-        match store.tokens[job_id]:
-            case Finished():
-                return CancelVerdict.ALREADY_FINISHED
-            case Running() as running:
-                _revoke(store, job_id, running, reason, now)
-                return CancelVerdict.SIGNALLED
-            case waiting:
-                _end(store, job_id, waiting.counters, reason, now)
-                begun = waiting.counters.claim_no > 0
-                return CancelVerdict.CANCELLED_WHILE_WAITING if begun else CancelVerdict.CANCELLED_BEFORE_START
+        verdict = _cancel(store, job_id, reason, now)
+        if verdict is not CancelVerdict.ALREADY_FINISHED:
+            drop_waits(store, job_id, now)
+            wake_parents(store, [job_id], now)
+        return verdict
+
+
+def drop_waits(store: Store, job_id: JobId, now: datetime) -> None:
+    """End what a run waits for, without a step: its children are cancelled, and what they wait for.
+
+    A job that was there before the call, and is another's or nobody's child, goes on.
+    """
+    waits = store.runs.waits_of(job_id)
+    store.runs.waits.pop(job_id, None)
+    for wait in waits:
+        child = None if wait.child_id is None else store.envelopes.get(wait.child_id)
+        if child is None or child.job.parent_id != job_id:
+            continue
+        if _cancel(store, child.job.id, PARENT_CANCELLED, now) is not CancelVerdict.ALREADY_FINISHED:
+            drop_waits(store, child.job.id, now)
+            wake_parents(store, [child.job.id], now)
 
 
 def envelope_for(store: Store, job_id: JobId, tenant: str | None) -> Envelope:
@@ -47,6 +59,19 @@ def envelope_for(store: Store, job_id: JobId, tenant: str | None) -> Envelope:
             f"there is no job {job_id}", fix="check the id; finished jobs are deleted after their retention"
         )
     return envelope
+
+
+def _cancel(store: Store, job_id: JobId, reason: str, now: datetime) -> CancelVerdict:
+    match store.tokens[job_id]:
+        case Finished():
+            return CancelVerdict.ALREADY_FINISHED
+        case Running() as running:
+            _revoke(store, job_id, running, reason, now)
+            return CancelVerdict.SIGNALLED
+        case waiting:
+            _end(store, job_id, waiting.counters, reason, now)
+            begun = waiting.counters.claim_no > 0
+            return CancelVerdict.CANCELLED_WHILE_WAITING if begun else CancelVerdict.CANCELLED_BEFORE_START
 
 
 def _revoke(store: Store, job_id: JobId, running: Running, reason: str, now: datetime) -> None:

@@ -7,9 +7,9 @@ from datetime import datetime
 from heapq import merge
 
 from ...domain.errors import QueuesEmpty
-from ...domain.job import ClaimedJob, ClaimToken, JobId, RunId, WorkerId
+from ...domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
 from ..protocol import ClaimRequest
-from .rows import Running
+from .rows import Ready, Running
 from .store import Store
 
 
@@ -39,22 +39,31 @@ def claim_at(store: Store, request: ClaimRequest, now: datetime) -> tuple[Claime
     worker = store.workers.get(request.worker_id)
     if worker is None or not worker.is_alive(now):
         return ()
-    return tuple(_open(store, job_id, request.worker_id, now) for job_id in _chosen(store, request))
+    chosen = _chosen(store, request, worker.about.code_version)
+    return tuple(_open(store, job_id, request.worker_id, now) for job_id in chosen)
 
 
-def _chosen(store: Store, request: ClaimRequest) -> list[JobId]:
-    """Walk the named queues as one, by `(rank, seq)`, and take what there is room for."""
+def _chosen(store: Store, request: ClaimRequest, version: str) -> list[JobId]:
+    """Walk the named queues as one, by `(rank, seq)`, and take what there is room for.
+
+    A job that was handed back is for workers of its version; its claim ends that, wherever it goes afterwards.
+    """
     room = {share.queue: share.room for share in request.shares if share.queue not in store.pauses}
     chosen: list[JobId] = []
     for job_id in _in_order(store, room):
         if len(chosen) >= request.room:
             break
         job = store.envelopes[job_id].job
-        may_start = request.alone_ok or not _must_run_alone(store, job_id)
+        may_start = _is_for(store, job_id, version) and (request.alone_ok or not _must_run_alone(store, job_id))
         if room[job.queue] > 0 and job.name in request.names and may_start:
             room[job.queue] -= 1
             chosen.append(job_id)
     return chosen
+
+
+def _is_for(store: Store, job_id: JobId, version: str) -> bool:
+    token = store.tokens[job_id]
+    return isinstance(token, Ready) and (token.pin is None or token.pin.version == version)
 
 
 def _must_run_alone(store: Store, job_id: JobId) -> bool:
@@ -73,7 +82,7 @@ def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> Cl
     store.place(job_id, Running(counters=counters, fence=fence, worker_id=worker_id, claimed_at=now))
     return ClaimedJob(
         token=ClaimToken(job_id=job_id, claim_no=counters.claim_no, worker_id=worker_id, fence=fence),
-        run_id=RunId(job_id),
+        run_id=envelope.run_id,
         name=job.name,
         queue=job.queue,
         priority=job.priority,

@@ -28,20 +28,36 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
+from ...domain.step import RetryMode
 from ..capabilities import Capabilities
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from ..reading import ListQuery
-from . import attempts, cancel, claim, drains, enqueue, heartbeat, overview, read, reap, retry, settle, sweep, workers
+from . import (
+    attempts,
+    cancel,
+    claim,
+    drains,
+    enqueue,
+    heartbeat,
+    overview,
+    read,
+    reap,
+    retry,
+    settle,
+    sweep,
+    workers,
+)
 from .clock import SystemClock
 from .outbox import MemoryOutbox
+from .runs import MemoryRuns
 from .store import Store
 
 
-class MemoryDriver:
+class MemoryDriver(MemoryRuns):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._store = Store(clock or SystemClock())
+        super().__init__(Store(clock or SystemClock()))
         self.outbox = MemoryOutbox(self._store)
 
     @property
@@ -162,9 +178,16 @@ class MemoryDriver:
         """End a job for good."""
         return cancel.cancel(self._store, job_id, reason=reason, tenant=tenant)
 
-    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
-        """Make a dead or cancelled job ready again."""
-        retry.retry(self._store, job_id, tenant=tenant)
+    async def retry(
+        self,
+        job_id: JobId,
+        *,
+        mode: RetryMode = RetryMode.RESUME,
+        from_step: str | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        """Make an ended or held job ready again."""
+        retry.retry(self._store, job_id, mode=mode, from_step=from_step, tenant=tenant)
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
         """Give one job in full."""

@@ -58,6 +58,7 @@ class _Draft:
         now = self.now
         self.envelopes[job.id] = Envelope(
             job=job,
+            run_id=RunId(job.id),
             created_at=now,
             run_at=job.run_at if job.delay is None else now + job.delay,
             start_by=None if job.max_queue_time is None else now + job.max_queue_time,
@@ -73,9 +74,10 @@ class _Draft:
         return Source(job_id=job_id, expires_at=self.now + SOURCE_KEPT)
 
     def _answer(self, job_id: JobId, *, is_deduped: bool, key: Key | None = None) -> Enqueued:
+        envelope = self.envelopes.get(job_id)
         return Enqueued(
             id=job_id,
-            run_id=RunId(job_id),
+            run_id=RunId(job_id) if envelope is None else envelope.run_id,
             deduped=is_deduped,
             key_expires_at=None if key is None or key.job_id != job_id else key.expires_at,
         )
@@ -94,10 +96,16 @@ def enqueue(store: Store, job: NewJob) -> Enqueued:
 
 def enqueue_at(store: Store, now: datetime, job: NewJob) -> Enqueued:
     """Store one job within a statement that began already. Raises what `enqueue` raises."""
-    draft = _Draft(store, now)
-    answer = draft.add(job)
-    _merge(store, draft)
+    (answer,) = enqueue_all_at(store, now, (job,))
     return answer
+
+
+def enqueue_all_at(store: Store, now: datetime, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+    """Store all or none within a statement that began already. Raises what `enqueue` raises."""
+    draft = _Draft(store, now)
+    answers = tuple(draft.add(job) for job in jobs)
+    _merge(store, draft)
+    return answers
 
 
 def enqueue_many(store: Store, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:

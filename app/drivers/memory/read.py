@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from ...domain.state import TERMINAL, State
 from ..reading import ListQuery
 from .attempts import newest
 from .rows import Finished
+from .steps import waits_shown
 from .store import Store
 from .view import view
 
@@ -26,7 +28,7 @@ def describe(store: Store, job_id: JobId, *, tenant: str | None) -> JobView | No
         envelope = store.envelopes.get(job_id)
         if envelope is None or tenant not in {None, envelope.job.tenant}:
             return None
-        return view(store, envelope, now, is_full=True)
+        return _with_run(store, view(store, envelope, now, is_full=True))
 
 
 def list_jobs(store: Store, query: ListQuery) -> JobPage:
@@ -58,6 +60,11 @@ def finished_among(store: Store, job_ids: Sequence[JobId]) -> frozenset[JobId]:
     """Say which of these jobs are terminal or gone; see `JobDriver.finished_among`."""
     with store.statement():
         return frozenset(job_id for job_id in job_ids if job_id not in store.tokens or store.state(job_id) in TERMINAL)
+
+
+def _with_run(store: Store, shown: JobView) -> JobView:
+    waits = waits_shown(store, shown.id) if shown.state is State.SUSPENDED else ()
+    return replace(shown, progress=store.runs.progress.get(shown.id), waiting_on=waits)
 
 
 def _fits(store: Store, job_id: JobId, query: ListQuery) -> bool:

@@ -19,6 +19,7 @@ from ..protocol import Wake
 from .attempts import End, close_attempt
 from .rows import Running, Worker
 from .store import Store
+from .waking import wake_parents
 
 
 def reap(store: Store, batch: int) -> tuple[Reaped, ...]:
@@ -29,7 +30,9 @@ def reap(store: Store, batch: int) -> tuple[Reaped, ...]:
     with store.statement() as now:
         _close_expired(store, now)
         orphans = [(job_id, running) for job_id, running in store.running() if _is_orphan(store, running)]
-        return tuple(_take_over(store, job_id, running, now) for job_id, running in orphans[:batch])
+        taken = tuple(_take_over(store, job_id, running, now) for job_id, running in orphans[:batch])
+        wake_parents(store, [one.job_id for one in taken if one.is_dead], now)
+        return taken
 
 
 def any_to_reap(store: Store, now: datetime) -> bool:

@@ -12,16 +12,21 @@ from typing import TypeAlias
 from uuid import UUID
 
 from ...domain.drain import LAST_PHASE, DrainReport, DrainShown
-from ...domain.job import ClaimToken, Counters, JobId, NewJob, WorkerId
+from ...domain.job import ClaimToken, Counters, JobId, NewJob, RunId, WorkerId
 from ...domain.snapshot import NewWorker
 from ...domain.state import State
+from ...domain.step import StepKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """A job as it was enqueued, with its instants worked out. `start_by` is the end of `max_queue_time`."""
+    """A job as it was enqueued, with its instants worked out. `start_by` is the end of `max_queue_time`.
+
+    `run_id` is its run now: its own id, until a fresh retry gives it another.
+    """
 
     job: NewJob
+    run_id: RunId
     created_at: datetime
     run_at: datetime | None
     start_by: datetime | None
@@ -38,6 +43,19 @@ class Wait(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """For workers of one code version alone, until an instant: the job was handed back to the code that recorded it.
+
+    `reason` is what it is held with afterwards; with `or_dead` it is dead then.
+    """
+
+    version: str
+    until: datetime
+    reason: str
+    or_dead: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """In a queue since an instant. Within one, the order is `(rank, seq)`; `seq` is new every time it becomes ready."""
 
@@ -45,6 +63,7 @@ class Ready:
     rank: int
     seq: int
     since: datetime
+    pin: Pin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +104,23 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dormant:
+    """Suspended: its run waits. Ready in the place `rank` gives it once a wait is over; `kind` is its first wait's."""
+
+    counters: Counters
+    rank: int
+    since: datetime
+    kind: StepKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """Waiting for an operator."""
+    """Waiting for an operator, or with a `version` for a worker of it that comes later."""
 
     counters: Counters
     reason: str
     held_at: datetime
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +137,7 @@ class Finished:
     started_at: datetime | None = None
 
 
-Token: TypeAlias = Ready | Waiting | Running | HeldBack | Finished
+Token: TypeAlias = Ready | Waiting | Running | Dormant | HeldBack | Finished
 
 
 def state_of(token: Token) -> State:
@@ -119,6 +149,8 @@ def state_of(token: Token) -> State:
             return State.DELAYED
         case Running():
             return State.RUNNING
+        case Dormant():
+            return State.SUSPENDED
         case HeldBack():
             return State.HELD
         case Finished(state=state):
@@ -174,6 +206,11 @@ class Worker:
     def is_alive(self, now: datetime) -> bool:
         """Say whether the lease lasts: neither passed, nor taken, nor closed."""
         return self.lost_at is None and self.closed_at is None and self.lease_until > now
+
+    def serves(self, queue: str, version: str, now: datetime) -> bool:
+        """Say whether it will take jobs of a queue with code of a version: it lives, and no drain has begun."""
+        is_staying = self.drain is None and self.drain_asked_at is None
+        return self.is_alive(now) and is_staying and queue in self.about.queues and version == self.about.code_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from .rows import (
     Worker,
     state_of,
 )
+from .run_rows import Runs
 
 
 class Store:
@@ -56,6 +57,7 @@ class Store:
         self.drains: dict[WorkerId, Drained] = {}
         self.job_types: dict[str, JobTypeDoc] = {}
         self.pauses: dict[str, Pause] = {}
+        self.runs = Runs()
         self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
         self._lock = threading.Lock()
         self._now = clock.now()
@@ -115,7 +117,8 @@ class Store:
         self.make_ready(job_id, counters, rank=self.rank(job_id, LANE_RESUMED))
 
     def forget(self, job_id: JobId) -> None:
-        """Delete a finished job and its ledger; its key within its window and its source stay."""
+        """Delete a finished job, its ledger and its run; its key within its window and its source stay."""
+        self.runs.clear(job_id, self.envelopes[job_id].run_id)
         del self.envelopes[job_id], self.tokens[job_id]
         self.ledger.pop(job_id, None)
 
@@ -143,6 +146,10 @@ class Store:
     def state(self, job_id: JobId) -> State:
         """Give a job's bucket."""
         return state_of(self.tokens[job_id])
+
+    def has_ended(self, job_id: JobId) -> bool:
+        """Say whether a job is terminal; an absent one has not ended now."""
+        return isinstance(self.tokens.get(job_id), Finished)
 
     def fenced(self, token: ClaimToken, now: datetime) -> Running | None:
         """Give the claim a token names if its worker may still write for it, None when it is gone."""

@@ -12,6 +12,8 @@ from ..protocol import PurgeQuery
 from .reap import any_to_reap
 from .rows import Finished, Running, Waiting
 from .store import Store
+from .versions import must_release
+from .waking import wake_in, wake_parents
 
 
 def due(store: Store) -> Due:
@@ -22,6 +24,8 @@ def due(store: Store) -> Due:
             promote_in=min(waits) - now if waits else None,
             must_expire=any(_over(store, job_id, now) for job_id in store.tokens),
             must_reap=any_to_reap(store, now),
+            wake_in=wake_in(store, now),
+            must_release=must_release(store, now),
         )
 
 
@@ -44,7 +48,9 @@ def expire(store: Store, batch: int) -> tuple[Expired, ...]:
     """End waiting jobs whose time is over, the longest over first; see `JobDriver.expire`."""
     with store.statement() as now:
         over = sorted(end for job_id in store.tokens for end in _over(store, job_id, now))[:batch]
-        return tuple(_end(store, job_id, reason, now) for _, job_id, reason in sorted(over, key=lambda end: end[1]))
+        ended = tuple(_end(store, job_id, reason, now) for _, job_id, reason in sorted(over, key=lambda end: end[1]))
+        wake_parents(store, [one.job_id for one in ended], now)
+        return ended
 
 
 def purge(store: Store, query: PurgeQuery) -> int:
@@ -78,7 +84,8 @@ def _over(store: Store, job_id: JobId, now: datetime) -> list[tuple[datetime, Jo
     if isinstance(token, Running | Finished):
         return []
     limits = []
-    # A snooze clears `start_by`, every other attempt that began left a row: without one, claims were only handed back.
+    # A snooze and a suspension clear `start_by`, every other attempt that began left a row: without either, claims were
+    # only handed back.
     if envelope.start_by is not None and not store.ledger.get(job_id):
         limits.append((envelope.start_by, job_id, DeadReason.EXPIRED))
     if envelope.deadline_at is not None:

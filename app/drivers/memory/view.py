@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ...domain.job import RunId
+from ...domain.job import JobId
 from ...domain.ledger import error_of_end
-from ...domain.outcome import OutcomeKind
+from ...domain.outcome import ErrorInfo, OutcomeKind
 from ...domain.snapshot import ClaimView, JobView
 from ...domain.state import State
 from .attempts import newest
-from .rows import Envelope, Finished, HeldBack, Running, Token, Wait, Waiting, state_of
+from .rows import Dormant, Envelope, Finished, HeldBack, Running, Token, Wait, Waiting, state_of
 from .store import Store
 
 
@@ -22,13 +22,22 @@ def view(store: Store, envelope: Envelope, now: datetime, *, is_full: bool) -> J
     return shown if is_full else replace(shown, payload=None, result=None)
 
 
+def last_error(store: Store, job_id: JobId) -> ErrorInfo | None:
+    """Give the error that an ended job shows: its last attempt's, or that of its end where no attempt left one."""
+    row, token = newest(store, job_id), store.tokens[job_id]
+    error = None if row is None else row.error
+    if error is None and isinstance(token, Finished) and token.state is State.DEAD:
+        return error_of_end(token.reason)
+    return error
+
+
 def _envelope_view(store: Store, envelope: Envelope, token: Token) -> JobView:
     job = envelope.job
     key = None if job.key_hash is None else store.keys.get(job.key_hash)
     row = newest(store, job.id)
     return JobView(
         id=job.id,
-        run_id=RunId(job.id),
+        run_id=envelope.run_id,
         name=job.name,
         queue=job.queue,
         state=state_of(token),
@@ -61,6 +70,8 @@ def _with_token(store: Store, shown: JobView, token: Token, now: datetime) -> Jo
             return replace(shown, run_at=due_at, state_reason=reason, last_outcome=outcome)
         case Running():
             return replace(shown, started_at=token.claimed_at, claim=_claim(store, token, now))
+        case Dormant(kind=kind):
+            return replace(shown, state_reason=kind, last_outcome=OutcomeKind.SUSPENDED)
         case HeldBack(reason=held_for):
             return replace(shown, state_reason=held_for)
         case Finished():
@@ -71,8 +82,8 @@ def _with_token(store: Store, shown: JobView, token: Token, now: datetime) -> Jo
 
 def _with_end(shown: JobView, token: Finished) -> JobView:
     ended = replace(shown, state_reason=token.reason, started_at=token.started_at, finished_at=token.finished_at)
-    if token.state is State.DEAD and shown.error is None:
-        return replace(ended, error=error_of_end(token.reason))
+    if token.state is State.DEAD:
+        return replace(ended, error=shown.error or error_of_end(token.reason))
     if token.state is not State.DONE:
         return ended
     return replace(ended, last_outcome=OutcomeKind.COMPLETED, error=None, result=token.result, late=token.is_late)

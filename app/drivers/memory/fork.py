@@ -1,0 +1,52 @@
+"""Fork: a new job that begins with what another's run has recorded up to a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...domain.job import Enqueued, JobId, NewJob
+from .cancel import envelope_for
+from .enqueue import enqueue_at
+from .run_rows import Step
+from .store import Store
+from .truncate import steps_from
+
+
+def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, tenant: str | None) -> Enqueued:
+    """Make a new job with a job's history; see `RunStore.fork`.
+
+    The time it was to run at, its start limit and its deadline are left behind: they belonged to the first life.
+
+    Raises:
+        JobNotFound: the id is absent, or another tenant's.
+        NotFound: the run has not recorded the step.
+    """
+    with store.statement() as now:
+        envelope = envelope_for(store, job_id, tenant)
+        kept = store.runs.steps_of(envelope.run_id)
+        is_repeated = new_id in store.envelopes
+        if from_step is not None and not is_repeated:
+            kept = kept[: -len(steps_from(store, envelope, from_step))]
+        answer = enqueue_at(store, now, _job(envelope.job, new_id))
+        if not is_repeated:
+            store.runs.steps[answer.run_id] = {step.view.name: _copy(store, step) for step in kept}
+        return answer
+
+
+def _job(job: NewJob, new_id: JobId) -> NewJob:
+    return replace(
+        job,
+        id=new_id,
+        key=None,
+        dedupe_for=None,
+        run_at=None,
+        delay=None,
+        max_queue_time=None,
+        deadline=None,
+        source_id=None,
+        parent_id=job.id,
+    )
+
+
+def _copy(store: Store, step: Step) -> Step:
+    return replace(step, view=replace(step.view, seq=store.runs.next_seq()))

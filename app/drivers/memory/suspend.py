@@ -1,0 +1,116 @@
+"""Suspend: store what a run waits for, enqueue the children it calls, and decide whether it has to wait at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from ...domain.event import EventView
+from ...domain.job import LANE_RESUMED, JobId
+from ...domain.outcome import Settlement, Suspended
+from ...domain.step import NewWait
+from ..protocol import Wake
+from .enqueue import enqueue_all_at
+from .rows import Dormant, Finished, Ready, Running, Token
+from .run_rows import WaitRow
+from .store import Store
+from .waking import look_at_child, record_end
+
+# The job that each new call of each suspending job runs, by the job's id and the call's name.
+Children: TypeAlias = Mapping[tuple[JobId, str], JobId]
+
+
+class Suspending(NamedTuple):
+    """A claim that gives its worker back, and the children that were stored for it."""
+
+    job_id: JobId
+    running: Running
+    children: Children
+
+
+def store_children(store: Store, settlements: Sequence[Settlement], now: datetime) -> Children:
+    """Enqueue the children of every suspension that will be settled; what refuses one refuses the call.
+
+    Raises:
+        OutlastError: what refused a child. Nothing is stored then.
+    """
+    new = {
+        (settlement.token.job_id, wait.name): wait.child
+        for settlement in settlements
+        if isinstance(settlement.outcome, Suspended) and store.fenced(settlement.token, now) is not None
+        for wait in settlement.outcome.waits
+        if wait.child is not None and _is_new(store, settlement.token.job_id, wait)
+    }
+    stored = enqueue_all_at(store, now, tuple(new.values()))
+    return {call: child.id for call, child in zip(new, stored, strict=True)}
+
+
+def suspended(store: Store, one: Suspending, waits: Sequence[NewWait], now: datetime) -> Token:
+    """Store the waits that are new and give where the job goes: suspended, or ready when one is over already."""
+    job_id = one.job_id
+    for wait in waits:
+        if _is_new(store, job_id, wait):
+            _begin(store, job_id, _row(store, one, wait, now), is_from_now=wait.from_now)
+    for wait in waits:
+        row = store.runs.waits_by_name(job_id).get(wait.name)
+        if row is not None:
+            look_at_child(store, job_id, row, now)
+    counters, rank = one.running.counters.uncounted(), store.rank(job_id, LANE_RESUMED)
+    if any(_is_over(store, job_id, wait.name) for wait in waits):
+        return Ready(counters=counters, rank=rank, seq=store.next_seq(), since=now)
+    store.bell.add(Wake.DELAYED)
+    return Dormant(counters=counters, rank=rank, since=now, kind=waits[0].kind)
+
+
+def _is_new(store: Store, job_id: JobId, wait: NewWait) -> bool:
+    recorded = store.runs.steps.get(store.envelopes[job_id].run_id, {})
+    return not (wait.is_known or wait.name in store.runs.waits_by_name(job_id) or wait.name in recorded)
+
+
+def _row(store: Store, one: Suspending, wait: NewWait, now: datetime) -> WaitRow:
+    return WaitRow(
+        name=wait.name,
+        kind=wait.kind,
+        place=wait.place,
+        began_at=now,
+        code_version=store.workers[one.running.worker_id].about.code_version,
+        due_at=wait.until if wait.delay is None else now + wait.delay,
+        tenant=None if wait.event is None else store.envelopes[one.job_id].job.tenant,
+        event=wait.event,
+        key=wait.key,
+        child_id=one.children.get((one.job_id, wait.name)),
+    )
+
+
+def _begin(store: Store, job_id: JobId, row: WaitRow, *, is_from_now: bool) -> None:
+    """Store a wait, or its step when the event it is for was there before."""
+    event = None if row.event is None or is_from_now else _stored_event(store, job_id, row)
+    if event is None:
+        store.runs.waits[job_id][row.name] = row
+    else:
+        record_end(store, job_id, row, row.began_at, event=event)
+
+
+def _stored_event(store: Store, job_id: JobId, row: WaitRow) -> EventView | None:
+    """Give the first event since the job was enqueued that its run has not taken."""
+    envelope = store.envelopes[job_id]
+    taken = store.runs.taken(envelope.run_id)
+    return next(
+        (
+            event
+            for event in store.runs.events
+            if (event.tenant, event.name, event.key) == (row.tenant, row.event, row.key)
+            and event.emitted_at >= envelope.created_at
+            and event.seq not in taken
+        ),
+        None,
+    )
+
+
+def _is_over(store: Store, job_id: JobId, name: str) -> bool:
+    wait = store.runs.waits_by_name(job_id).get(name)
+    if wait is None or wait.child_id is None:
+        return wait is None
+    child = store.tokens.get(wait.child_id)
+    return child is None or isinstance(child, Finished)
