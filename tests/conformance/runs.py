@@ -169,5 +169,3 @@ async def the_wait(env: DriverEnv, job_id: JobId) -> WaitView:
 async def order(env: DriverEnv, worker: WorkerId, names: tuple[str, ...] = EVERY_NAME) -> list[JobId]:
     """Claim everything that is ready, and give it in the order it came in."""
     return [held.token.job_id for held in await env.claim(worker, names=names, room=50)]
-
-

@@ -37,9 +37,7 @@ async def test_lines_are_kept_in_order(env: DriverEnv) -> None:
 async def test_progress_is_replaced_by_later_progress(env: DriverEnv) -> None:
     held = await env.running()
     assert await env.driver.note([NewNotes(held.token, progress=(0.25, "loading"))]) == 1
-    assert (await env.describe(held.token.job_id)).progress == ProgressView(
-        value=0.25, message="loading", at=env.now()
-    )
+    assert (await env.describe(held.token.job_id)).progress == ProgressView(value=0.25, message="loading", at=env.now())
     await env.advance(timedelta(seconds=1))
     assert await env.driver.note([NewNotes(held.token, progress=(0.4, None))]) == 1
     expected = ProgressView(value=0.4, message=None, at=env.now())

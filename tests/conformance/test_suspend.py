@@ -1,30 +1,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from app.domain.job import Counters
 from app.domain.outcome import (
-    Cancelled,
-    CancelVerdict,
     Completed,
-    DeadLettered,
-    Held,
     Interrupted,
     Outcome,
     OutcomeKind,
     Retried,
     SettleAnswer,
     Settlement,
-    Snoozed,
     Suspended,
 )
-from app.domain.snapshot import Expired
-from app.domain.state import DeadReason, State
+from app.domain.state import State
 from app.domain.step import NewWait, StepKind, WaitView
-from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
+from app.drivers.protocol import ClaimRequest, QueueShare
 from app.drivers.reading import ListQuery
 from tests.conformance.fences import Fence, every_fence
 from tests.conformance.runs import (
@@ -43,7 +36,6 @@ from tests.conformance.runs import (
     history,
     known,
     record,
-    settle,
     state_of,
     steps,
     suspend,
@@ -215,9 +207,7 @@ async def test_a_suspension_and_a_claim_may_come_together(env: DriverEnv) -> Non
     worker = await enlist(env)
     held = await env.running(worker)
     other = await env.enqueue()
-    request = ClaimRequest(
-        worker_id=worker, shares=(QueueShare(queue=QUEUE, room=1),), names=frozenset({NAME}), room=1
-    )
+    request = ClaimRequest(worker_id=worker, shares=(QueueShare(queue=QUEUE, room=1),), names=frozenset({NAME}), room=1)
     answers, claimed = await env.driver.settle_and_claim(
         [Settlement(token=held.token, outcome=Suspended(waits=(a_sleep(),)))], request
     )
@@ -300,137 +290,3 @@ async def test_a_time_that_has_passed_ends_with_the_next_wake(env: DriverEnv) ->
     assert wake_in <= timedelta()
     assert await env.driver.wake() == 1
     assert await state_of(env, held.token.job_id) is State.READY
-
-
-# --- what ends it
-
-
-async def test_a_cancel_ends_a_suspended_job_and_its_waits(env: DriverEnv) -> None:
-    held = await suspended(env, a_sleep(), an_event("e", 1), key="k")
-    assert await env.driver.cancel(held.token.job_id, reason="stop") is CancelVerdict.CANCELLED_WHILE_WAITING
-    view = await env.describe(held.token.job_id)
-    assert (view.state, view.state_reason, view.waiting_on) == (State.CANCELLED, "stop", ())
-    assert view.counters == Counters(attempt=0, claim_no=1)
-    assert await waits(env, held.token.job_id) == []
-    assert (await env.enqueue_again(key="k")).deduped is False
-    assert (await emit(env)).matched == 0
-    await env.advance(HOUR)
-    assert await env.driver.wake() == 0
-
-
-async def test_a_cancel_of_a_running_job_ends_its_waits(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    held = await suspended(env, a_sleep(delay=MINUTE), an_event("e", 1), worker=worker)
-    await env.advance(MINUTE)
-    await env.driver.wake()
-    await env.claim_one(worker)
-    assert await env.driver.cancel(held.token.job_id, reason="stop") is CancelVerdict.SIGNALLED
-    assert await waits(env, held.token.job_id) == []
-    assert await steps(env, held.token.job_id) == ["nap"]
-
-
-async def test_a_deadline_ends_a_suspended_job(env: DriverEnv) -> None:
-    held = await suspended(env, an_event(), deadline=HOUR)
-    assert not (await env.driver.due()).must_expire
-    await env.advance(HOUR)
-    assert (await env.driver.due()).must_expire
-    assert await env.driver.expire() == (
-        Expired(job_id=held.token.job_id, name=NAME, queue=QUEUE, reason=DeadReason.DEADLINE),
-    )
-    view = await env.describe(held.token.job_id)
-    assert (view.state, view.state_reason, view.waiting_on) == (State.DEAD, "deadline", ())
-    assert view.error is not None
-    assert view.error.code == "JOB_TIMEOUT"
-    assert await waits(env, held.token.job_id) == ["approval"]
-    assert not (await env.driver.due()).must_expire
-
-
-async def test_a_deadline_ends_a_held_job(env: DriverEnv) -> None:
-    held = await env.running(deadline=HOUR)
-    await env.close_attempt(held.token, Held(reason="does not fit"))
-    await env.advance(HOUR)
-    (expired,) = await env.driver.expire()
-    assert (expired.job_id, expired.reason) == (held.token.job_id, DeadReason.DEADLINE)
-
-
-async def test_a_job_that_was_suspended_has_started(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    held = await suspended(env, a_sleep(delay=MINUTE), worker=worker, max_queue_time=MINUTE)
-    await env.advance(HOUR)
-    assert not (await env.driver.due()).must_expire
-    assert await env.driver.expire() == ()
-    assert await env.driver.wake() == 1
-    assert await env.driver.expire() == ()
-    assert (await env.claim_one(worker)).token.job_id == held.token.job_id
-
-
-async def test_a_resumed_job_finds_its_waits(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    held = await suspended(env, an_event(), deadline=HOUR, worker=worker)
-    await env.advance(HOUR)
-    await env.driver.expire()
-    await env.driver.retry(held.token.job_id)
-    again = await env.claim_one(await enlist(env))
-    assert await waits(env, held.token.job_id) == ["approval"]
-    assert await suspend(env, again, known(an_event())) is State.SUSPENDED
-    assert (await emit(env)).matched == 1
-    assert await state_of(env, held.token.job_id) is State.READY
-
-
-async def test_a_purge_takes_the_run_along(env: DriverEnv) -> None:
-    held = await suspended(env, an_event(), a_sleep("nap", 1, delay=HOUR), deadline=MINUTE)
-    await env.advance(MINUTE)
-    await env.driver.expire()
-    await env.advance(2 * MINUTE)
-    assert await env.driver.purge(PurgeQuery(state=State.DEAD, older_than=MINUTE)) == 1
-    found = await env.driver.history(held.token.job_id, held.run_id)
-    assert (found.steps, found.waits) == ((), ())
-    assert (await emit(env)).matched == 0
-    await env.advance(HOUR)
-    assert await env.driver.wake() == 0
-    assert (await env.driver.due()).wake_in is None
-
-
-# --- what an attempt's end does to the waits of its run
-
-KEPT = ["approval", "nap"]
-ENDS: list[tuple[Outcome, dict[str, Any], list[str]]] = [
-    (Completed(), {}, []),
-    (Cancelled(reason="not needed"), {}, []),
-    (Retried(error=ERROR, delay=MINUTE), {}, KEPT),
-    (Retried(error=ERROR, delay=MINUTE), {"forgets": ("approval",)}, ["nap"]),
-    (DeadLettered(error=ERROR, reason=DeadReason.TERMINAL), {}, KEPT),
-    (DeadLettered(error=ERROR, reason=DeadReason.TERMINAL), {"forgets": ("nap", "approval")}, []),
-    (Interrupted(cause="drain"), {}, KEPT),
-    (Interrupted(cause="drain", delay=MINUTE), {}, KEPT),
-    (Snoozed(delay=MINUTE), {}, KEPT),
-    (Held(reason="does not fit"), {}, KEPT),
-    (Held(reason="does not fit", version="gone"), {}, KEPT),
-]
-
-
-@pytest.mark.parametrize(("outcome", "facts", "left"), ENDS, ids=repr)
-async def test_an_end_drops_the_waits_it_names(
-    env: DriverEnv, outcome: Outcome, facts: dict[str, Any], left: list[str]
-) -> None:
-    worker = await enlist(env)
-    held = await suspended(
-        env, an_event(number=0), a_sleep(number=1), a_sleep("short", 2, delay=SECOND), worker=worker
-    )
-    await env.advance(SECOND)
-    await env.driver.wake()
-    held = await env.claim_one(worker)
-    await settle(env, held, outcome, has_waits=True, **facts)
-    assert await waits(env, held.token.job_id) == left
-    assert await steps(env, held.token.job_id) == ["short"]
-
-
-async def test_waits_of_others_are_left(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    other = await suspended(env, an_event(), worker=worker)
-    held = await suspended(env, an_event(), a_sleep(number=1, delay=SECOND), worker=worker)
-    await env.advance(SECOND)
-    await env.driver.wake()
-    await settle(env, await env.claim_one(worker), Completed(), has_waits=True)
-    assert await waits(env, other.token.job_id) == ["approval"]
-    assert await waits(env, held.token.job_id) == []
