@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
@@ -54,8 +55,9 @@ def suspended(store: Store, one: Suspending, waits: Sequence[NewWait], now: date
             _begin(store, job_id, _row(store, one, wait, now), is_from_now=wait.from_now)
     for wait in waits:
         row = store.runs.waits_by_name(job_id).get(wait.name)
-        if row is not None:
-            look_at_child(store, job_id, row, now)
+        if row is not None:  # it asks again: whatever it was told of a child before, it has not heard the end now
+            store.runs.waits[job_id][row.name] = replace(row, is_told=False)
+            look_at_child(store, job_id, store.runs.waits[job_id][row.name], now)
     counters, rank = one.running.counters.uncounted(), store.rank(job_id, LANE_RESUMED)
     if any(_is_over(store, job_id, wait.name) for wait in waits):
         return Ready(counters=counters, rank=rank, seq=store.next_seq(), since=now)
