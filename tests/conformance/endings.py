@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from app.domain.job import JobId
-from app.domain.outcome import Cancelled, CancelVerdict, Completed, DeadLettered, Held
+from app.domain.outcome import Cancelled, CancelVerdict, Completed, DeadLettered, Held, Suspended
 from app.domain.state import DeadReason, State
+from app.domain.step import MAIN_BRANCH, NewWait, Place, StepKind
 from tests.support.drivers import ERROR, DriverEnv
 
 Ending: TypeAlias = Callable[[DriverEnv, dict[str, Any]], Awaitable[JobId]]
@@ -53,6 +54,14 @@ async def cancelled_while_held(env: DriverEnv, fields: dict[str, Any]) -> JobId:
     return token.job_id
 
 
+async def cancelled_while_suspended(env: DriverEnv, fields: dict[str, Any]) -> JobId:
+    token = (await env.running(**fields)).token
+    nap = NewWait(name="nap", kind=StepKind.SLEEP, place=Place(MAIN_BRANCH, 0), delay=timedelta(hours=1))
+    await env.close_attempt(token, Suspended(waits=(nap,)))
+    assert await env.driver.cancel(token.job_id, reason="not needed") is CancelVerdict.CANCELLED_WHILE_WAITING
+    return token.job_id
+
+
 async def crashed_too_often(env: DriverEnv, fields: dict[str, Any]) -> JobId:
     held = await env.running(**{"max_crashes": 1, **fields})
     assert await env.driver.isolate(held.token)
@@ -69,6 +78,15 @@ async def expired(env: DriverEnv, fields: dict[str, Any]) -> JobId:
     return job_id
 
 
+async def past_deadline_while_suspended(env: DriverEnv, fields: dict[str, Any]) -> JobId:
+    token = (await env.running(**{"deadline": timedelta(seconds=1), **fields})).token
+    forever = NewWait(name="e", kind=StepKind.EVENT, place=Place(MAIN_BRANCH, 0), event="order.approved", key="7")
+    await env.close_attempt(token, Suspended(waits=(forever,)))
+    await env.advance(timedelta(seconds=2))
+    assert len(await env.driver.expire()) == 1
+    return token.job_id
+
+
 async def past_deadline(env: DriverEnv, fields: dict[str, Any]) -> JobId:
     job_id = await env.enqueue(**{"deadline": timedelta(seconds=1), **fields})
     await env.advance(timedelta(seconds=2))
@@ -82,10 +100,12 @@ STATE_AFTER: dict[Ending, State] = {
     crashed_too_often: State.DEAD,
     expired: State.DEAD,
     past_deadline: State.DEAD,
+    past_deadline_while_suspended: State.DEAD,
     cancelled_by_caller: State.CANCELLED,
     cancelled_before_start: State.CANCELLED,
     cancelled_while_running: State.CANCELLED,
     cancelled_while_held: State.CANCELLED,
+    cancelled_while_suspended: State.CANCELLED,
 }
 
 every_ending = pytest.mark.parametrize("ending", [pytest.param(way, id=way.__name__) for way in STATE_AFTER])

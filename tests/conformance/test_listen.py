@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -8,29 +7,8 @@ import pytest
 from app.domain.errors import DriverUnavailable
 from app.domain.outcome import Completed, Interrupted, Retried, Snoozed
 from app.drivers.protocol import Wake
+from tests.conformance.ears import Ears
 from tests.support.drivers import ERROR, DriverEnv, new_job
-
-
-class Ears:
-    """What a listener heard, and a way to wait for more."""
-
-    def __init__(self) -> None:
-        self.heard: list[Wake] = []
-        self.ever: set[Wake] = set()
-        self._changed = asyncio.Event()
-
-    def __call__(self, wake: Wake) -> None:
-        self.heard.append(wake)
-        self.ever.add(wake)
-        self._changed.set()
-
-    async def wait_for(self, wake: Wake) -> None:
-        """Wait until `wake` was heard since the last call that waited."""
-        async with asyncio.timeout(5):
-            while wake not in self.heard:
-                self._changed.clear()
-                await self._changed.wait()
-        self.heard.clear()
 
 
 async def test_a_listener_hears_that_it_listens_and_then_what_happens(env: DriverEnv) -> None:

@@ -16,9 +16,11 @@ from app.domain.outcome import (
     SettleAnswer,
     Settlement,
     Snoozed,
+    Suspended,
 )
 from app.domain.state import DeadReason, State
 from app.drivers.protocol import PurgeQuery
+from tests.conformance.runs import a_sleep
 from tests.support.drivers import ERROR, LEASE, DriverEnv, new_id, new_job, with_token
 
 MINUTE = timedelta(minutes=1)
@@ -26,6 +28,7 @@ MINUTE = timedelta(minutes=1)
 EVERY_OUTCOME: tuple[Outcome, ...] = (
     Completed(result="1"),
     Snoozed(delay=MINUTE),
+    Suspended(waits=(a_sleep(),)),
     Retried(error=ERROR, delay=MINUTE),
     DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
     Interrupted(cause="drain"),
@@ -170,6 +173,7 @@ async def test_a_batch_may_mix_every_outcome_in_any_order(env: DriverEnv) -> Non
     assert states == [
         State.DONE,
         State.DELAYED,
+        State.SUSPENDED,
         State.DELAYED,
         State.DEAD,
         State.READY,
@@ -177,7 +181,7 @@ async def test_a_batch_may_mix_every_outcome_in_any_order(env: DriverEnv) -> Non
         State.HELD,
     ]
     freed = [not (await env.enqueue_again(key=job.key)).deduped for job in jobs]
-    assert freed == [True, False, False, True, False, True, False]
+    assert freed == [True, False, False, False, True, False, True, False]
 
 
 async def test_a_batch_interrupted_together_keeps_its_order(env: DriverEnv) -> None:

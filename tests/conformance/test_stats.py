@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Held, Retried, Snoozed
+from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Held, Retried, Snoozed, Suspended
 from app.domain.state import DeadReason, State
 from tests.conformance.endings import STATE_AFTER, cancelled_before_start
+from tests.conformance.runs import a_sleep
 from tests.support.drivers import DriverEnv, new_job
 
 MINUTE = timedelta(minutes=1)
@@ -23,6 +24,8 @@ async def test_each_job_is_in_exactly_one_bucket(env: DriverEnv) -> None:
     worker = await env.register()
     held = (await env.running(worker, queue="live")).token
     await env.close_attempt(held, Held(reason="does not fit"))
+    held = (await env.running(worker, queue="live")).token
+    await env.close_attempt(held, Suspended(waits=(a_sleep(),)))
     await env.running(worker, queue="live")
     await env.driver.enqueue_many([new_job(queue="live") for _ in range(3)])
     await env.driver.enqueue_many([new_job(queue="live", delay=MINUTE) for _ in range(2)])
@@ -31,11 +34,11 @@ async def test_each_job_is_in_exactly_one_bucket(env: DriverEnv) -> None:
         State.READY: 3,
         State.DELAYED: 2,
         State.RUNNING: 1,
-        State.SUSPENDED: 0,
+        State.SUSPENDED: 1,
         State.HELD: 1,
         State.DONE: 1,
-        State.DEAD: 4,
-        State.CANCELLED: 4,
+        State.DEAD: 5,
+        State.CANCELLED: 5,
     }
     assert [queue.name for queue in stats.queues] == ["ended", "live"]
     for state in State:

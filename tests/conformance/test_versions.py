@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.domain.errors import JobNotFound, JobStateConflict
-from app.domain.job import Counters, WorkerId
+from app.domain.job import ClaimedJob, Counters, WorkerId
 from app.domain.outcome import (
     HAND_BACK,
     Completed,
@@ -12,6 +14,7 @@ from app.domain.outcome import (
     SettleAnswer,
 )
 from app.domain.state import State
+from app.domain.step import RetryMode
 from tests.conformance.fences import Fence, every_fence
 from tests.conformance.runs import (
     CHILD,
@@ -20,7 +23,9 @@ from tests.conformance.runs import (
     called,
     enlist,
     order,
+    record,
     state_of,
+    steps,
     the_wait,
 )
 from tests.conformance.versions import REASON, diverged, fleet, held_for, publish
@@ -109,6 +114,40 @@ async def test_an_absent_or_foreign_job_is_not_found(env: DriverEnv) -> None:
             await env.driver.release_held(job_id, tenant=tenant)
     await env.driver.release_held(held.token.job_id, tenant="acme")
     assert await state_of(env, held.token.job_id) is State.READY
+
+
+# --- an operator retries what is held
+
+
+async def held_with_a_run(env: DriverEnv) -> ClaimedJob:
+    held = await env.running(await enlist(env), key="k")
+    await record(env, held.token, "a", "b")
+    await env.close_attempt(held.token, Held(reason="does not fit", version="old"))
+    return held
+
+
+async def test_a_held_job_does_not_go_on_as_it_is(env: DriverEnv) -> None:
+    held = await held_with_a_run(env)
+    before = await env.describe(held.token.job_id)
+    with pytest.raises(JobStateConflict) as refused:
+        await env.driver.retry(held.token.job_id)
+    assert refused.value.details["state"] == State.HELD
+    assert await env.describe(held.token.job_id) == before
+
+
+@pytest.mark.parametrize(
+    ("how", "kept"), [({"mode": RetryMode.FRESH}, []), ({"from_step": "b"}, ["a"])], ids=["fresh", "from_step"]
+)
+async def test_a_held_job_is_retried_fresh_or_from_a_step(env: DriverEnv, how: dict[str, Any], kept: list[str]) -> None:
+    held = await held_with_a_run(env)
+    first = await env.enqueue()
+    await env.driver.retry(held.token.job_id, **how)
+    view = await env.describe(held.token.job_id)
+    assert (view.state, view.state_reason, view.counters) == (State.READY, None, Counters(claim_no=1))
+    assert await steps(env, held.token.job_id) == kept
+    assert (await env.enqueue_again(key="k")).id == held.token.job_id
+    claimed = await env.claim(held.token.worker_id)
+    assert [one.token.job_id for one in claimed] == [first, held.token.job_id]
 
 
 # --- a payload that the model refuses

@@ -61,7 +61,8 @@ def suspended(store: Store, one: Suspending, waits: Sequence[NewWait], now: date
     counters, rank = one.running.counters.uncounted(), store.rank(job_id, LANE_RESUMED)
     if any(_is_over(store, job_id, wait.name) for wait in waits):
         return Ready(counters=counters, rank=rank, seq=store.next_seq(), since=now)
-    store.bell.add(Wake.DELAYED)
+    if any(row.due_at is not None for row in store.runs.waits_of(job_id)):
+        store.bell.add(Wake.DELAYED)
     return Dormant(counters=counters, rank=rank, since=now, kind=waits[0].kind)
 
 

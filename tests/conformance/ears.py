@@ -1,0 +1,29 @@
+"""A listener of a test's own: what it heard, and a way to wait for more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.drivers.protocol import Wake
+
+
+class Ears:
+    """What a listener heard, and a way to wait for more."""
+
+    def __init__(self) -> None:
+        self.heard: list[Wake] = []
+        self.ever: set[Wake] = set()
+        self._changed = asyncio.Event()
+
+    def __call__(self, wake: Wake) -> None:
+        self.heard.append(wake)
+        self.ever.add(wake)
+        self._changed.set()
+
+    async def wait_for(self, wake: Wake) -> None:
+        """Wait until `wake` was heard since the last call that waited."""
+        async with asyncio.timeout(5):
+            while wake not in self.heard:
+                self._changed.clear()
+                await self._changed.wait()
+        self.heard.clear()
