@@ -21,7 +21,6 @@ from tests.conformance.runs import (
     known,
     new_event,
     order,
-    record,
     state_of,
     suspend,
     suspended,
@@ -215,12 +214,3 @@ async def test_a_page_of_events_goes_on_where_the_last_ended(env: DriverEnv) -> 
         seen += [event.payload for event in page]
         before = page[-1].seq
     assert seen == ["4", "3", "2", "1", "0"]
-
-
-async def test_an_event_wait_that_is_a_step_s_name_keeps_what_is_recorded(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    held = await env.running(worker)
-    await record(env, held.token, "approval")
-    assert await suspend(env, held, an_event()) is State.READY
-    assert await payloads(env, held.token.job_id) == {"approval": '"approval"'}
-    assert (await the_step(env, held.token.job_id)).kind is StepKind.RUN

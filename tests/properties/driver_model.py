@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,6 +15,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from app.domain.event import NewEvent
 from app.domain.job import ClaimToken, JobId, NewJob, WorkerId
 from app.domain.outcome import (
     Cancelled,
@@ -26,9 +28,11 @@ from app.domain.outcome import (
     Retried,
     Settlement,
     Snoozed,
+    Suspended,
 )
 from app.domain.snapshot import JobView
 from app.domain.state import LIVE, TERMINAL, DeadReason, State, is_legal
+from app.domain.step import NewStep, NewWait, Place, RunHistory, StepKind
 from app.drivers.protocol import ClaimRequest, QueueShare
 from tests.support.drivers import PostgresEnv
 from tests.support.twins import START, Pair, Side, Twins
@@ -58,7 +62,13 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(DeadLettered, error=errors, reason=st.sampled_from(list(DeadReason)[:2])),
     st.builds(Interrupted, cause=st.just("drain"), error=st.none() | errors, delay=st.none() | delays),
     st.builds(Cancelled, reason=st.just("not needed"), error=st.none() | errors),
-    st.builds(Held, reason=st.just("does not fit"), error=st.none() | errors),
+    st.builds(
+        Held,
+        reason=st.just("does not fit"),
+        error=errors,
+        version=st.sampled_from([None, "1", "2", "9"]),
+        or_dead=st.booleans(),
+    ),
 )
 shapes = st.fixed_dictionaries(
     {
@@ -78,6 +88,39 @@ keys = st.fixed_dictionaries(
 )
 
 
+step_names = st.sampled_from(["s0", "s1", "s2"])
+steps = st.builds(
+    NewStep,
+    name=step_names,
+    kind=st.sampled_from([StepKind.RUN, StepKind.TRANSACTION]),
+    place=st.builds(Place, branch=st.sampled_from(["", "0.1"]), number=st.integers(0, 3)),
+    value=st.sampled_from([None, "1", '"\u6f22"']),
+    lasted=st.sampled_from([timedelta(), SECOND]),
+)
+# What a run may wait for, its place by its name; a call's child is made when it is asked for.
+waits = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {"name": st.sampled_from(["w0", "w1"]), "kind": st.just(StepKind.SLEEP), "delay": delays}
+        ),
+        st.fixed_dictionaries(
+            {
+                "name": st.sampled_from(["w2", "w3"]),
+                "kind": st.just(StepKind.EVENT),
+                "event": st.just("e"),
+                "key": st.sampled_from(["k1", "k2"]),
+                "from_now": st.booleans(),
+                "delay": st.none() | delays,
+            }
+        ),
+        st.fixed_dictionaries({"name": st.sampled_from(["w4", "w5"]), "kind": st.just(StepKind.CALL)}),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda wait: str(wait["name"]),
+)
+
+
 class DriverModel(RuleBasedStateMachine):
     """The two drivers, what was given to them, and what was last seen in them."""
 
@@ -86,14 +129,16 @@ class DriverModel(RuleBasedStateMachine):
         self.twins = Twins(runner, postgres)
         self.jobs: list[NewJob] = []
         self.tokens: list[Pair[ClaimToken]] = []
+        self.events: list[NewEvent] = []
         self.views: dict[JobId, JobView] = {}
+        self.runs: dict[JobId, RunHistory] = {}
         self.claimed: dict[JobId, int] = {}
 
     # --- what holds after every command
 
     @invariant()
     def everything_reads_the_same_and_moved_along_the_table(self) -> None:
-        stats, found = self.twins.everything([job.id for job in self.jobs])
+        stats, found, runs = self.twins.everything([job.id for job in self.jobs])
         views = {view.id: view for view in found}
         assert Counter(view.state for view in views.values()) == Counter(stats.by_state)
         for job_id, view in views.items():
@@ -105,6 +150,18 @@ class DriverModel(RuleBasedStateMachine):
         holders = Counter((v.name, v.tenant, v.key) for v in views.values() if v.key is not None and v.state in LIVE)
         assert all(count == 1 for count in holders.values())
         self.views = views
+        self.runs = {view.id: run.history for view, run in zip(found, runs, strict=True)}
+        for view in found:
+            self._may_wait(view, self.runs[view.id])
+
+    def _may_wait(self, view: JobView, run: RunHistory) -> None:
+        """Demand that what waits has something to wait for, and that what has ended for good waits for nothing."""
+        names = names_in(run)
+        assert len(names) == len(set(names))
+        if view.state is State.SUSPENDED:
+            assert [wait for wait in run.waits if not wait.has_failed]
+        if view.state in {State.DONE, State.CANCELLED}:
+            assert run.waits == ()
 
     # --- steps
 
@@ -139,12 +196,40 @@ class DriverModel(RuleBasedStateMachine):
 
     def _settle(self, given: list[tuple[Pair[ClaimToken], Outcome]]) -> None:
         self.twins.ask(
-            lambda side: side.driver.settle(
-                [Settlement(token=side.own(token), outcome=outcome) for token, outcome in given]
-            )
+            lambda side: side.driver.settle([self._settlement(side, token, outcome) for token, outcome in given])
         )
 
-    def _in(self, states: set[State]) -> list[JobId]:
+    def _settlement(self, side: Side, token: Pair[ClaimToken], outcome: Outcome) -> Settlement:
+        """Give what a worker sends, which knows its job's parent and what its run waits for."""
+        job_id = token.memory.job_id
+        view, run = self.views.get(job_id), self.runs.get(job_id, RunHistory())
+        return Settlement(
+            token=side.own(token),
+            outcome=outcome,
+            is_child=view is not None and view.parent_id is not None,
+            has_waits=run.waits != () or isinstance(outcome, Suspended),
+            forgets=tuple(wait.name for wait in run.waits if wait.has_failed),
+        )
+
+    def _suspended(self, token: Pair[ClaimToken], given: list[dict[str, Any]], shape: dict[str, Any]) -> Outcome:
+        """Give a suspension of a run; of a call the child is made, as often as there is room for it."""
+        job_id = token.memory.job_id
+        run = self.runs.get(job_id, RunHistory())
+        there = names_in(run)
+        made: list[NewWait] = []
+        for wait in given:
+            number = int(wait["name"][1:])
+            is_known = wait["name"] in there
+            child = None
+            if wait["kind"] is StepKind.CALL and not is_known:
+                if len(self.jobs) >= MOST_JOBS:
+                    continue
+                child = self._job(shape, parent_id=job_id)
+            made.append(NewWait(**wait, place=Place("", number), is_known=is_known, child=child))
+        nap = NewWait(name="nap", kind=StepKind.SLEEP, place=Place("", 9), delay=SECOND, is_known="nap" in there)
+        return Suspended(waits=tuple(made) or (nap,))
+
+    def _in(self, states: Collection[State]) -> list[JobId]:
         return [job_id for job_id, view in self.views.items() if view.state in states]
 
     def _running(self) -> list[Pair[ClaimToken]]:
@@ -152,6 +237,11 @@ class DriverModel(RuleBasedStateMachine):
         running = set(self._in({State.RUNNING}))
         newest = {token.memory.job_id: token for token in self.tokens if token.memory.job_id in running}
         return list(newest.values())
+
+
+def names_in(run: RunHistory) -> list[str]:
+    """Give the names of what is recorded and of what is waited for."""
+    return [step.name for step in run.steps] + [wait.name for wait in run.waits]
 
 
 def one(things: list[T], pick: int) -> T:

@@ -19,14 +19,13 @@ from app.domain.outcome import (
     Outcome,
 )
 from app.domain.snapshot import JobTypeDoc
-from app.domain.state import TERMINAL, State
+from app.domain.state import LIVE, TERMINAL, State
 from app.drivers.protocol import PurgeQuery
 from tests.properties.driver_model import (
     HOUR,
     MINUTE,
     MOST_JOBS,
     SECOND,
-    DriverModel,
     delays,
     keys,
     names,
@@ -36,11 +35,12 @@ from tests.properties.driver_model import (
     queues,
     shapes,
 )
+from tests.properties.run_rules import RunRules
 from tests.support.drivers import new_worker, postgres_env, with_token
 from tests.support.twins import START
 
 
-class DriverMachine(DriverModel):
+class DriverMachine(RunRules):
     """Commands in any order."""
 
     # --- producers
@@ -228,10 +228,10 @@ class DriverMachine(DriverModel):
         job_id = one(self.jobs, pick).id
         self.twins.ask(lambda side: side.driver.cancel(job_id, reason="stop", tenant=tenant))
 
-    @precondition(lambda self: self._in({State.READY, State.DELAYED, State.RUNNING, State.HELD}))
+    @precondition(lambda self: self._in(LIVE))
     @rule(pick=picks)
     def cancel_a_live_job(self, pick: int) -> None:
-        job_id = one(self._in({State.READY, State.DELAYED, State.RUNNING, State.HELD}), pick)
+        job_id = one(self._in(LIVE), pick)
         self.twins.ask(lambda side: side.driver.cancel(job_id, reason="stop"))
 
     @precondition(lambda self: self.jobs)

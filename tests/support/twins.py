@@ -14,8 +14,10 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from app.domain.clock import ManualClock
 from app.domain.errors import OutlastError
-from app.domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
+from app.domain.event import EventQuery
+from app.domain.job import ClaimedJob, ClaimToken, JobId, RunId, WorkerId
 from app.domain.snapshot import AttemptView, JobView, QueueView, Stats, WorkerView
+from app.domain.step import RunView
 from app.drivers.reading import ListQuery
 from tests.support.drivers import DriverEnv, MemoryEnv, PostgresEnv
 
@@ -59,6 +61,7 @@ class Twins:
         memory = MemoryEnv(ManualClock(START))
         self.sides = (Side(memory, 0), Side(postgres, 1))
         self.workers: list[Pair[WorkerId]] = []
+        self._runs: tuple[dict[RunId, int], ...] = ({}, {})
         self.run(self._empty())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -90,11 +93,11 @@ class Twins:
         for side in self.sides:
             self.run(side.env.advance(by))
 
-    def everything(self, job_ids: list[JobId]) -> tuple[Stats, list[JobView]]:
-        """Demand that everything that can be read reads the same, and give counts and jobs."""
+    def everything(self, job_ids: list[JobId]) -> tuple[Stats, list[JobView], list[RunView]]:
+        """Demand that everything that can be read reads the same, and give counts, and jobs with their runs."""
         seen = cast("tuple[Any, ...]", self.ask(lambda side: _read(side, job_ids)))
         self._ages()
-        return seen[0], [view for view in seen[1] if view is not None]
+        return seen[0], [view for view in seen[1] if view is not None], [run for run in seen[2] if run is not None]
 
     def comparable(self, value: object, side: int) -> object:
         """Give an answer without what each store is free to choose."""
@@ -123,10 +126,16 @@ class Twins:
         match name:
             case "worker_id" if value is not None:
                 return self._place(cast("WorkerId", value), side)
-            case "fence" | "oldest_ready_seconds":
+            case "fence" | "oldest_ready_seconds" | "seq":  # of numbers only the order counts, which is that of a list
                 return None
+            case "run_id":
+                return self._run(cast("RunId", value), side)
             case _:
                 return self.comparable(value, side)
+
+    def _run(self, run: RunId, side: int) -> int:
+        """Give a run's place in the order they were first seen in: what a fresh run is called is each store's own."""
+        return self._runs[side].setdefault(run, len(self._runs[side]))
 
     def _place(self, worker: WorkerId, side: int) -> WorkerId:
         """Give a worker's place in the order of registration."""
@@ -177,6 +186,9 @@ async def _read(side: Side, job_ids: list[JobId]) -> tuple[object, ...]:
     return (
         await driver.stats(),
         views,
+        [await driver.run(job_id) for job_id in job_ids],
+        [await driver.history(view.id, view.run_id) for view in views if view is not None],
+        await driver.events(EventQuery(limit=200)),
         ledgers,
         await driver.list(ListQuery(limit=200)),
         await driver.dead_letters(),
