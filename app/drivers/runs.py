@@ -78,7 +78,8 @@ class RunStore(Protocol):
 
         Held jobs become ready for their recorded code once a worker of it has come since they were held. Handed-back
         ones whose time is over, or whose code has no live worker any more, are held, or dead where that is what they
-        wait with. Live: the lease lasts, no drain has begun, and the worker serves the job's queue.
+        wait with; a claim that began ends the hand-back. Live: the lease lasts, no drain has begun, and the worker
+        serves the job's queue.
         """
         ...
 
@@ -103,9 +104,9 @@ class RunStore(Protocol):
     ) -> Enqueued:
         """Make a new job of a job's type, payload and limits, with its history up to, not including, `from_step`.
 
-        Without a step the whole history is copied. The new job has the id `new_id`, no idempotency key, the old one as
-        its parent, fresh budgets, and is ready. Repeating the same id is safe. `JOB_NOT_FOUND`; `NOT_FOUND` for a step
-        that the run has not recorded.
+        Without a step the whole history is copied. The new job has the id `new_id`, a run of another id, no idempotency
+        key, the old one as its parent, fresh budgets, and is ready. Repeating the same id is safe. `JOB_NOT_FOUND`;
+        `NOT_FOUND` for a step that the run has not recorded.
         """
         ...
 

@@ -139,18 +139,38 @@ async def test_a_woken_run_is_for_everybody(env: DriverEnv) -> None:
     assert await order(env, new) == [held.token.job_id]
 
 
-async def test_a_crashed_or_released_claim_is_for_everybody(env: DriverEnv) -> None:
+async def test_a_crashed_claim_is_for_everybody(env: DriverEnv) -> None:
     held, _, new = await handed_back(env)
-    dying = await env.register(code_version="old")
-    claimed = await env.claim_one(dying)
-    await env.driver.release((claimed.token,), cause="test")
-    again = await env.claim_one(new)
-    await env.close_attempt(again.token, diverged())
-    await env.claim_one(dying)
+    await env.claim_one(await env.register(code_version="old"))
     await env.vanish()
     (reaped,) = await env.driver.reap()
     assert (reaped.name, reaped.outcome) == (NAME, OutcomeKind.CRASHED)
+    assert await env.driver.release_due() == 0
     assert await order(env, new) == [held.token.job_id]
+
+
+async def test_a_claim_that_never_began_leaves_the_hand_back_as_it_was(env: DriverEnv) -> None:
+    held, old, new = await handed_back(env)
+    claimed = await env.claim_one(old)
+    assert await env.driver.release((claimed.token,), cause="test") == 1
+    assert await env.claim(new) == ()
+    assert (await env.claim_one(old)).token.job_id == held.token.job_id
+    assert await env.driver.reconcile(old, ()) == 1
+    await env.advance(HAND_BACK)
+    assert await env.claim(new) == ()
+    assert await env.driver.release_due() == 1
+    view = await env.describe(held.token.job_id)
+    assert (view.state, view.state_reason) == (State.HELD, REASON)
+
+
+async def test_a_claim_that_runs_is_not_called_back_when_its_time_is_over(env: DriverEnv) -> None:
+    held, old, _ = await handed_back(env)
+    claimed = await env.claim_one(old)
+    await env.advance(2 * HAND_BACK)
+    assert not (await env.driver.due()).must_release
+    assert await env.driver.release_due() == 0
+    await env.close_attempt(claimed.token, Completed())
+    assert await state_of(env, held.token.job_id) is State.DONE
 
 
 # --- nobody to hand it to

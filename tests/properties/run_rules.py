@@ -83,7 +83,12 @@ class RunRules(DriverModel):
 
     @rule()
     def due(self) -> None:
-        self.twins.ask(lambda side: side.driver.due())
+        # Times are not compared: a driver may keep the next one in mind, and these forget all they hold between runs.
+        async def due(side: Side) -> tuple[bool, ...]:
+            found = await side.driver.due()
+            return found.must_expire, found.must_reap, found.must_release
+
+        self.twins.ask(due)
 
     # --- operators
 

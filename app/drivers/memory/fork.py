@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import uuid4
 
-from ...domain.job import Enqueued, JobId, NewJob
+from ...domain.job import Enqueued, JobId, NewJob, RunId
 from .cancel import envelope_for
 from .enqueue import enqueue_at
 from .run_rows import Step
@@ -23,14 +24,18 @@ def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, t
     """
     with store.statement() as now:
         envelope = envelope_for(store, job_id, tenant)
+        if new_id in store.envelopes:
+            return enqueue_at(store, now, _job(envelope.job, new_id))
         kept = store.runs.steps_of(envelope.run_id)
-        is_repeated = new_id in store.envelopes
-        if from_step is not None and not is_repeated:
+        if from_step is not None:
             kept = kept[: -len(steps_from(store, envelope, from_step))]
         answer = enqueue_at(store, now, _job(envelope.job, new_id))
-        if not is_repeated:
-            store.runs.steps[answer.run_id] = {step.view.name: _copy(store, step) for step in kept}
-        return answer
+        run_id = RunId(
+            uuid4()
+        )  # a first claim of a run that is its job's own finds nothing recorded, and need not look
+        store.envelopes[new_id] = replace(store.envelopes[new_id], run_id=run_id)
+        store.runs.steps[run_id] = {step.view.name: _copy(store, step) for step in kept}
+        return replace(answer, run_id=run_id)
 
 
 def _job(job: NewJob, new_id: JobId) -> NewJob:
