@@ -187,7 +187,6 @@ async def _read(side: Side, job_ids: list[JobId]) -> tuple[object, ...]:
         await driver.stats(),
         views,
         [await driver.run(job_id) for job_id in job_ids],
-        [await driver.history(view.id, view.run_id) for view in views if view is not None],
         await driver.events(EventQuery(limit=200)),
         ledgers,
         await driver.list(ListQuery(limit=200)),
