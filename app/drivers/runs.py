@@ -78,7 +78,7 @@ class RunStore(Protocol):
 
         Held jobs become ready for their recorded code once a worker of it has come since they were held. Handed-back
         ones whose time is over, or whose code has no live worker any more, are held, or dead where that is what they
-        wait with; a claim that began ends the hand-back. Live: the lease lasts, no drain has begun, and the worker
+        wait with; a claim ends the hand-back. Live: the lease lasts, no drain has begun, and the worker
         serves the job's queue.
         """
         ...

@@ -149,18 +149,19 @@ async def test_a_crashed_claim_is_for_everybody(env: DriverEnv) -> None:
     assert await order(env, new) == [held.token.job_id]
 
 
-async def test_a_claim_that_never_began_leaves_the_hand_back_as_it_was(env: DriverEnv) -> None:
+@pytest.mark.parametrize("how", ["release", "reconcile", "surrender"])
+async def test_a_claim_that_was_given_back_is_for_everybody(env: DriverEnv, how: str) -> None:
     held, old, new = await handed_back(env)
     claimed = await env.claim_one(old)
-    assert await env.driver.release((claimed.token,), cause="test") == 1
-    assert await env.claim(new) == ()
-    assert (await env.claim_one(old)).token.job_id == held.token.job_id
-    assert await env.driver.reconcile(old, ()) == 1
-    await env.advance(HAND_BACK)
-    assert await env.claim(new) == ()
-    assert await env.driver.release_due() == 1
-    view = await env.describe(held.token.job_id)
-    assert (view.state, view.state_reason) == (State.HELD, REASON)
+    match how:
+        case "release":
+            assert await env.driver.release((claimed.token,), cause="test") == 1
+        case "reconcile":
+            assert await env.driver.reconcile(old, ()) == 1
+        case _:
+            assert [one.name for one in await env.driver.surrender(old)] == [NAME]
+    assert await env.driver.release_due() == 0
+    assert await order(env, new) == [held.token.job_id]
 
 
 async def test_a_claim_that_runs_is_not_called_back_when_its_time_is_over(env: DriverEnv) -> None:

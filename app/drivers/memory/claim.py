@@ -46,7 +46,7 @@ def claim_at(store: Store, request: ClaimRequest, now: datetime) -> tuple[Claime
 def _chosen(store: Store, request: ClaimRequest, version: str) -> list[JobId]:
     """Walk the named queues as one, by `(rank, seq)`, and take what there is room for.
 
-    A job that was handed back is for workers of its version; a claim that began ends that, wherever it goes then.
+    A job that was handed back is for workers of its version; its claim ends that, wherever it goes afterwards.
     """
     room = {share.queue: share.room for share in request.shares if share.queue not in store.pauses}
     chosen: list[JobId] = []
@@ -77,10 +77,9 @@ def _in_order(store: Store, queues: dict[str, int]) -> Iterator[JobId]:
 def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> ClaimedJob:
     envelope = store.envelopes[job_id]
     job = envelope.job
-    ready = store.tokens[job_id]
-    counters, fence = ready.counters.claimed(), store.next_seq()
-    pin = ready.pin if isinstance(ready, Ready) else None
-    store.place(job_id, Running(counters=counters, fence=fence, worker_id=worker_id, claimed_at=now, pin=pin))
+    counters = store.tokens[job_id].counters.claimed()
+    fence = store.next_seq()
+    store.place(job_id, Running(counters=counters, fence=fence, worker_id=worker_id, claimed_at=now))
     return ClaimedJob(
         token=ClaimToken(job_id=job_id, claim_no=counters.claim_no, worker_id=worker_id, fence=fence),
         run_id=envelope.run_id,

@@ -78,10 +78,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Claimed. `fence` is unique per claim; with the job and the worker it is the whole token.
-
-    `pin` is what it was claimed with, for a claim that is given back without having begun.
-    """
+    """Claimed. `fence` is unique per claim; with the job and the worker it is the whole token."""
 
     counters: Counters
     fence: int
@@ -89,7 +86,6 @@ class Running:
     claimed_at: datetime
     is_alone: bool = False
     is_abandoned: bool = False
-    pin: Pin | None = None
 
     def is_named_by(self, token: ClaimToken) -> bool:
         """Say whether this is the claim the token names: the same claim by the same worker."""

@@ -29,7 +29,6 @@ from .rows import (
     Finished,
     Key,
     Pause,
-    Pin,
     Ready,
     Running,
     Source,
@@ -109,13 +108,13 @@ class Store:
             self._free_key(job_id, token.finished_at)
             self.bell.add(Wake.FINISHED)
 
-    def make_ready(self, job_id: JobId, counters: Counters, *, rank: int, pin: Pin | None = None) -> None:
+    def make_ready(self, job_id: JobId, counters: Counters, *, rank: int) -> None:
         """Let a job wait for a worker, last in the place `rank` gives it."""
-        self.place(job_id, Ready(counters=counters, rank=rank, seq=self.next_seq(), since=self._now, pin=pin))
+        self.place(job_id, Ready(counters=counters, rank=rank, seq=self.next_seq(), since=self._now))
 
-    def resume(self, job_id: JobId, counters: Counters, *, pin: Pin | None = None) -> None:
+    def resume(self, job_id: JobId, counters: Counters) -> None:
         """Let a job that had begun wait for a worker, before new work of its priority."""
-        self.make_ready(job_id, counters, rank=self.rank(job_id, LANE_RESUMED), pin=pin)
+        self.make_ready(job_id, counters, rank=self.rank(job_id, LANE_RESUMED))
 
     def forget(self, job_id: JobId) -> None:
         """Delete a finished job, its ledger and its run; its key within its window and its source stay."""
