@@ -62,18 +62,21 @@ STATEMENTS = (
       seq bigint primary key default nextval('outlast.event_seq'), id uuid not null unique, tenant text not null,
       name text not null, key text not null, payload text not null, {instant("emitted_at", NOW)}, emitted_by text,
       matched int not null default 0)""",
+    # The first is for readers; a suspend asks for the events of a key since its job was enqueued.
     "create index event_key on outlast.event(tenant, name, key, seq)",
+    "create index event_since on outlast.event(tenant, name, key, emitted_at)",
     f"""create table outlast.progress(
       job_id uuid primary key, value double precision not null, message text, {instant('"at"', NOW)},
       claim_no int not null)""",
     f"""create table outlast.run_line(
       job_id uuid not null, seq bigint not null default nextval('outlast.history_seq'), {instant('"at"', NOW)},
       claim_no int not null, message text not null, primary key (job_id, seq))""",
-    # Ready jobs that are kept for workers of one code version, and until when.
+    # Ready jobs that are kept for workers of one code version, since which claim and until when.
     f"""create table outlast.handed(
-      job_id uuid primary key, version text not null, {instant("until_at")}, or_dead boolean not null default false)""",
+      job_id uuid primary key, version text not null, {instant("until_at")}, claim_no int not null,
+      reason text not null, or_dead boolean not null default false)""",
     "alter table outlast.held add column version text",
-    "create index held_version on outlast.held(version, queue) where version is not null",
+    "create index held_version on outlast.held(version, queue, held_at) where version is not null",
     # Of jobs without a parent it holds nothing.
     "create index job_parent on outlast.job(parent_id, id) where parent_id is not null",
 )

@@ -8,6 +8,7 @@ verbs that act or read by id.
 from __future__ import annotations
 
 from ...domain.state import State
+from ...domain.step import StepKind
 
 # Codes of `finished.state`.
 DONE = 0
@@ -29,6 +30,9 @@ READY_CTID = f"""
   union all
   select r.ctid from outlast.ready r where r.job_id = e.id and r.moved"""  # noqa: S608  fragments of this module
 
+# What a suspended run waits for, in words.
+_KINDS = ", ".join(f"'{kind}'" for kind in StepKind)
+
 _COUNTERS = "t.attempt, t.claim_no, t.crashes, t.interrupts"
 _READY = f"""
   select 'ready' as state, {_COUNTERS}, null::timestamptz as due_at, null::text as reason, null::int as worker,
@@ -46,6 +50,9 @@ TOKEN = f"""
   union all
   select 'running', {_COUNTERS}, null, null, t.worker, t.claimed_at, null, null, false
   from outlast.running t where t.job_id = e.id
+  union all
+  select 'suspended', {_COUNTERS}, null, (array[{_KINDS}])[t.reason + 1], null, null, null, null, false
+  from outlast.suspended t where t.job_id = e.id
   union all
   select 'held', {_COUNTERS}, null, t.reason, null, null, null, null, false
   from outlast.held t where t.job_id = e.id

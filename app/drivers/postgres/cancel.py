@@ -1,38 +1,54 @@
 """`cancel`: one statement takes a job's token wherever it is to `finished` as cancelled.
 
 Owns the repeat while the token moves: a statement that waited behind a claim or a settle has a snapshot from before
-it, in which the token is where it no longer is, and touches nothing. Concludes nothing from that; looks again.
+it, in which the token is where it no longer is, and touches nothing. Concludes nothing from that; looks again. A job
+whose run calls others is cancelled with its children, and theirs, in one transaction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from ...domain.errors import Internal, JobNotFound
 from ...domain.job import JobId
 from ...domain.ledger import CAUSE_OPERATOR
-from ...domain.outcome import CancelVerdict, OutcomeKind
+from ...domain.outcome import PARENT_CANCELLED, CancelVerdict, OutcomeKind
 from ..protocol import Wake
 from .buckets import CANCELLED, READY_CTID
-from .database import Database, Row
+from .database import Database, Raw, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
 from .notify import notify
+from .run_locks import looking
+from .waits import tell_parents
 
 # Each look but the first waited for somebody's commit; a job that has no token at all must not be looked for for ever.
 _LOOKS = 100
 
 _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
 
-# The running row is taken first, the keys last: the lock order of every verb.
+# The running row is taken first, then waits, before what is suspended, the keys last: the lock order of every verb.
+# Without `$4` a job whose run waits for children is left alone, and only said to be one.
 _CANCEL = f"""
-with e as materialized (
-  select j.id, j.seq, j.queue, j.priority, j.key_hash from outlast.job j
+with b as materialized (
+  select j.id, j.seq, j.queue, j.priority, j.key_hash, j.parent_id,
+    exists (select from outlast.wait w where w.job_id = j.id and w.child_id is not null) as calls
+  from outlast.job j
   where j.id = $1 and ($2::text is null or j.tenant = $2)),
+e as materialized (select * from b where $4::boolean or not calls),
 run as (
   delete from outlast.running where job_id = (select id from e) returning {_COUNTERS}, seq, worker, claimed_at),
 rdy as (
   delete from outlast.ready where ctid = any(array(select x.ctid from e cross join lateral ({READY_CTID}) x))
   returning {_COUNTERS}),
 wai as (delete from outlast.waiting where job_id = (select id from e) returning {_COUNTERS}),
+wts as materialized (
+  select w.ctid, w.child_id from outlast.wait w
+  where w.job_id = (select id from e) and (select count(*) from run) >= 0 order by w.name for update),
+sus as (
+  delete from outlast.suspended where job_id = (select id from e) and (select count(*) from wts) >= 0
+  returning {_COUNTERS}),
 hld as (delete from outlast.held where job_id = (select id from e) returning {_COUNTERS}),
 closed as materialized (
   select job_id, attempt - 1 as attempt, claim_no, crashes, interrupts, seq, worker, claimed_at from run),
@@ -40,7 +56,10 @@ gone as materialized (
   select * from closed
   union all select {_COUNTERS}, null, null, null from rdy
   union all select {_COUNTERS}, null, null, null from wai
+  union all select {_COUNTERS}, null, null, null from sus
   union all select {_COUNTERS}, null, null, null from hld),
+dropped as (
+  delete from outlast.wait where ctid = any(array(select w.ctid from wts w where exists (select from gone)))),
 fin as (
   insert into outlast.finished({_COUNTERS}, state, seq, worker, started_at, reason)
   select {_COUNTERS}, {CANCELLED}, seq, worker, claimed_at, $3 from gone),
@@ -52,9 +71,20 @@ led as (
 ended as materialized (select g.job_id, e.key_hash from gone g cross join e),
 {TRIM_LEDGER},
 {END_KEYS}
-select g.claim_no, g.worker, f.state as was
-from e left join gone g on true
-left join lateral (select f.state from outlast.finished f where f.job_id = e.id offset 0) f on true"""  # noqa: S608  fragments of our own
+select g.claim_no, g.worker, f.state as was, b.calls, b.parent_id,
+  array(
+    select distinct w.child_id from wts w
+    cross join lateral (select j.parent_id from outlast.job j where j.id = w.child_id offset 0) j
+    where j.parent_id = b.id order by 1) as children
+from b left join gone g on true
+left join lateral (select f.state from outlast.finished f where f.job_id = b.id offset 0) f on true"""  # noqa: S608  fragments of our own
+
+# A job that was there before the call is nobody's child, or another's, and goes on.
+_DROP_WAITS = """
+with w as (delete from outlast.wait where job_id = $1 returning child_id)
+select distinct w.child_id from w
+cross join lateral (select j.parent_id from outlast.job j where j.id = w.child_id offset 0) j
+where j.parent_id = $1 order by 1"""
 
 
 async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
@@ -66,19 +96,65 @@ async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None
         JobNotFound: no such job, or another tenant's.
         Internal: the job has an envelope and no token, which no verb can bring about.
     """
+    sql = db.in_schema(_CANCEL)
+    found = await db.run(lambda conn: _look(conn, sql, job_id, tenant, reason, is_family=False))
+    ended: list[UUID] = [job_id]
+    if found is not None and found["calls"]:
+
+        async def once(conn: Raw) -> tuple[Row | None, list[UUID]]:
+            async with looking(conn):
+                found = await _look(conn, sql, job_id, tenant, reason, is_family=True)
+                if found is None or found["claim_no"] is None:
+                    return found, []
+                return found, [job_id, *await _cancel_all(db, conn, found["children"])]
+
+        found, ended = await db.run(once)
+    if found is None:
+        raise not_found(job_id)
+    verdict = _verdict(found)
+    if verdict is None:
+        raise no_token(job_id)
+    if verdict is not CancelVerdict.ALREADY_FINISHED:
+        is_signal = verdict is CancelVerdict.SIGNALLED or len(ended) > 1
+        await notify(db, Wake.FINISHED, *((Wake.REVOKED,) if is_signal else ()))
+        await tell_parents(db, ended if found["parent_id"] is not None else ended[1:])
+    return verdict
+
+
+async def cancel_children(db: Database, conn: Raw, job_id: UUID) -> list[UUID]:
+    """Drop what a job's run waits for, without steps, and cancel its children; gives those it cancelled.
+
+    In the transaction at hand. Whoever commits it tells of them.
+    """
+    rows = await conn.fetch(db.in_schema(_DROP_WAITS), job_id)
+    return await _cancel_all(db, conn, [row["child_id"] for row in rows])
+
+
+async def tell_of_children(db: Database, cancelled: Sequence[UUID]) -> None:
+    """Wake who is to know of children that were cancelled, once that is committed."""
+    if cancelled:
+        await notify(db, Wake.REVOKED, Wake.FINISHED)
+        await tell_parents(db, cancelled)
+
+
+async def _cancel_all(db: Database, conn: Raw, children: Sequence[UUID]) -> list[UUID]:
+    """Cancel children and theirs, parents first."""
+    ended: list[UUID] = []
+    for child in children:
+        found = await _look(conn, db.in_schema(_CANCEL), child, None, PARENT_CANCELLED, is_family=True)
+        if found is not None and found["claim_no"] is not None:
+            ended += [child, *await _cancel_all(db, conn, found["children"])]
+    return ended
+
+
+async def _look(conn: Raw, sql: str, job_id: UUID, tenant: str | None, reason: str, *, is_family: bool) -> Row | None:
+    """Run the statement until it has found the token, or need not; None for a job that is not there."""
+    found: Row | None = None
     for _ in range(_LOOKS):
-        found = await db.run(lambda conn: conn.fetchrow(db.in_schema(_CANCEL), job_id, tenant, reason))
-        if found is None:
-            raise not_found(job_id)
-        verdict = _verdict(found)
-        if verdict is None:
-            continue
-        if verdict is CancelVerdict.SIGNALLED:
-            await notify(db, Wake.REVOKED, Wake.FINISHED)
-        elif verdict is not CancelVerdict.ALREADY_FINISHED:
-            await notify(db, Wake.FINISHED)
-        return verdict
-    raise no_token(job_id)
+        found = await conn.fetchrow(sql, job_id, tenant, reason, is_family)
+        if found is None or (found["calls"] and not is_family) or _verdict(found) is not None:
+            break
+    return found
 
 
 def not_found(job_id: JobId) -> JobNotFound:

@@ -17,6 +17,7 @@ from ..protocol import ClaimRequest
 from .database import Database, Raw
 from .low_water import Horizon, Stretch
 from .names import name_ids
+from .pinned import names_of, true_name
 from .rows import claimed_job
 from .set_aside import set_aside
 
@@ -140,8 +141,8 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
         sql = db.in_schema(CLAIM_ONE if is_one else CLAIM_MANY)
         return await db.run(lambda conn: conn.fetch(sql, *binds_on(conn)))
 
-    names = await name_ids(db, request.names)
-    ids, name_of = list(names.values()), {number: name for name, number in names.items()}
+    names = await name_ids(db, await names_of(db, request.worker_id, request.names))
+    ids, name_of = list(names.values()), {number: true_name(name) for name, number in names.items()}
     room = {share.queue: share.room for share in request.shares}
     found: list[tuple[int, int, ClaimedJob]] = []
     for turn in range(_LOOKS):

@@ -60,8 +60,8 @@ class Raw(Protocol):
         """Run a statement and give its command tag."""
         ...
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Open a transaction; leaving by an exception rolls back."""
+    def transaction(self, *, isolation: str | None = None) -> AbstractAsyncContextManager[object]:
+        """Open a transaction; leaving by an exception rolls back. `isolation` in asyncpg's words, else the default."""
         ...
 
 
@@ -134,9 +134,14 @@ class Database:
         # False where the session settings that choose our plans are not in force; known once the driver has opened.
         self.plans_are_ours = True
         self.ringer = Ringer(self.url, self.schema, roll=self._roll)
+        self.step_sessions = asyncio.Semaphore(_sessions_of(self.engine))
         self.name_ids: dict[str, int] = {}
+        # The code of workers of this process, and what they claim; neither ever changes.
+        self.versions: dict[int, str] = {}
+        self.claimed_names: dict[tuple[frozenset[str], str], frozenset[str]] = {}
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
         self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
+        self.wake_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
 
     @property
     def url(self) -> URL:
@@ -205,6 +210,12 @@ class Database:
         if self._is_closed:
             raise DriverUnavailable("this driver is closed", fix="make a new engine and a new driver", is_closed=True)
         return await self._hand.take()
+
+
+def _sessions_of(engine: AsyncEngine) -> int:
+    """Give how many connections bodies may have at once: two stay for verbs, where the pool has as many."""
+    size = getattr(engine.pool, "size", None)
+    return max(1, size() - 2) if callable(size) else 2**31
 
 
 def in_schema(sql: str, schema: str) -> str:

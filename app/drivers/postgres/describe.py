@@ -7,15 +7,18 @@ tenant's job is as absent as one that never was. Also owns the columns of a job'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...domain.job import Counters, JobId, RunId, WorkerId
 from ...domain.ledger import CAUSE_LATE, CAUSE_RETURNED, error_of_end
 from ...domain.outcome import ErrorInfo, OutcomeKind
 from ...domain.snapshot import AttemptView, ClaimView, JobView
 from ...domain.state import State
+from ...domain.step import ProgressView
 from .buckets import DONE, TOKEN
 from .database import Database, Row
 from .rows import plain
+from .run_view import WAIT_COLUMNS, WAITS, waits_of
 
 # Of an envelope `e` and its token `t`; needs `AROUND`. Payload and result are added by who shows them.
 VIEW = """
@@ -38,10 +41,19 @@ left join lateral (
   select a.* from outlast.attempt a where a.job_id = e.id and t.claim_no > 0
   order by a.number desc limit 1) a on true"""
 
+# A row for each wait of a suspended job, the payload in the first.
+_WAIT_COLUMNS = ", ".join(f"w_{name}" for name in ("place", *WAIT_COLUMNS))
 _DESCRIBE = f"""
-select {VIEW}, e.payload, t.result
+select {VIEW}, case when coalesce(x.w_place, 1) = 1 then e.payload end as payload, t.result,
+  p.value as progress_value, p.message as progress_message, p.at as progress_at, x.*
 from outlast.job e cross join lateral ({TOKEN}) t {AROUND}
-where e.id = $1 and ($2::text is null or e.tenant = $2)"""  # noqa: S608  fragments of our own
+left join lateral (
+  select p.value, p.message, p.at from outlast.progress p where p.job_id = e.id offset 0) p on true
+left join lateral (
+  select row_number() over (order by w.began_at, w.number, w.name), w.*
+  from ({WAITS.replace("{job}", "e.id")} and t.state = '{State.SUSPENDED}') w offset 0) x({_WAIT_COLUMNS}) on true
+where e.id = $1 and ($2::text is null or e.tenant = $2)
+order by x.w_place"""  # noqa: S608  fragments of our own
 
 _ATTEMPTS = f"""
 select number, outcome, cause, counted, worker, host, code_version, started_at, ended_at, step, error_type,
@@ -63,8 +75,15 @@ where j.id is null"""
 
 async def describe(db: Database, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
     """Give one job with payload and result, or None."""
-    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_DESCRIBE), job_id, tenant))
-    return None if row is None else job_view(row, payload=row["payload"], result=row["result"])
+    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_DESCRIBE), job_id, tenant))
+    if not rows:
+        return None
+    first = rows[0]
+    found = job_view(first, payload=first["payload"], result=first["result"])
+    waits = [row for row in rows if row["w_place"] is not None]
+    if not waits and first["progress_at"] is None:
+        return found
+    return replace(found, progress=_progress(first), waiting_on=waits_of(waits, prefix="w_"))
 
 
 async def attempts(db: Database, job_id: JobId) -> tuple[AttemptView, ...]:
@@ -115,6 +134,12 @@ def job_view(row: Row, *, payload: str | None = None, result: str | None = None)
     )
 
 
+def _progress(row: Row) -> ProgressView | None:
+    if row["progress_at"] is None:
+        return None
+    return ProgressView(value=row["progress_value"], message=row["progress_message"], at=row["progress_at"])
+
+
 def _counters(row: Row) -> Counters:
     return Counters(
         attempt=row["attempt"], claim_no=row["claim_no"], crashes=row["crashes"], interrupts=row["interrupts"]
@@ -134,7 +159,7 @@ def _last_outcome(row: Row, state: State) -> OutcomeKind | None:
     """Give how the last attempt ended. Completed and suspended attempts are not in the ledger."""
     if state is State.DONE:
         return OutcomeKind.COMPLETED
-    if state is State.DELAYED and row["reason"] == "snooze":
+    if state is State.SUSPENDED or (state is State.DELAYED and row["reason"] == "snooze"):
         return OutcomeKind.SUSPENDED
     return None if row["last_outcome"] is None else OutcomeKind(row["last_outcome"])
 

@@ -31,6 +31,7 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
+from ...domain.step import RetryMode
 from ..capabilities import Capabilities
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from ..reading import ListQuery
@@ -60,12 +61,13 @@ from .database import Database
 from .enqueue_lane import EnqueueLane
 from .examine import examine
 from .outbox import PostgresOutbox
+from .run_verbs import RunVerbs
 from .tables import DEFAULT_SCHEMA
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver:
+class PostgresDriver(RunVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.
@@ -79,7 +81,7 @@ class PostgresDriver:
         listen_url: str | None = None,
         owns_engine: bool = False,
     ) -> None:
-        self._db = Database(engine, schema, is_alone=owns_engine)
+        super().__init__(Database(engine, schema, is_alone=owns_engine))
         self.outbox = PostgresOutbox(self._db, rings=self._db)
         self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
@@ -107,6 +109,7 @@ class PostgresDriver:
         """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""
         self.outbox.ring_on(None)
         await self._lane.close()
+        await self._steps.close()
         await self._db.close()
         if self._owns_engine:
             await self._db.engine.dispose()
@@ -222,9 +225,16 @@ class PostgresDriver:
         """End a job for good."""
         return await cancel.cancel(self._db, job_id, reason=reason, tenant=tenant)
 
-    async def retry(self, job_id: JobId, *, tenant: str | None = None) -> None:
-        """Make a dead or cancelled job ready again."""
-        await retry.retry(self._db, job_id, tenant=tenant)
+    async def retry(
+        self,
+        job_id: JobId,
+        *,
+        mode: RetryMode = RetryMode.RESUME,
+        from_step: str | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        """Make a dead, cancelled or held job ready again."""
+        await retry.retry(self._db, job_id, mode=mode, from_step=from_step, tenant=tenant)
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
         """Give one job."""

@@ -7,9 +7,10 @@ the time for nothing.
 from __future__ import annotations
 
 from ...domain.snapshot import Due
-from .database import Database
+from .database import Database, Raw, Row
 from .expire import PASSED
 from .reap import LAPSED, ORPHANED
+from .versions import MUST_RELEASE
 
 # Limits are read in their order: `exists` may be planned as a join of them all.
 _DUE = f"""
@@ -17,12 +18,24 @@ select (select w.due_at from outlast.waiting w
     where w.due_at >= $1 order by w.due_at limit 1) - outlast.clock() as promote_in,
   (select true from outlast.expiry x where {PASSED} order by x.at limit 1) is not null as must_expire,
   exists (select from outlast.worker where {LAPSED})
-    or exists (select from outlast.running r where {ORPHANED}) as must_reap"""  # noqa: S608  fragments of our own
+    or exists (select from outlast.running r where {ORPHANED}) as must_reap,
+  (select w.due_at from outlast.wait w where w.due_at >= $2 order by w.due_at limit 1) - outlast.clock() as wake_in,
+  {MUST_RELEASE.strip()} as must_release"""  # noqa: S608  fragments of our own
 
 
 async def due(db: Database) -> Due:
-    """Say when the next delayed job is due, and whether there is anything to expire or to reap."""
-    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_DUE), db.due_mark.begin(conn)))
+    """Say when the next job and the next wait are due, and whether there is anything to expire, reap or release."""
+
+    async def look(conn: Raw) -> Row | None:
+        return await conn.fetchrow(db.in_schema(_DUE), db.due_mark.begin(conn), db.wake_mark.begin(conn))
+
+    row = await db.run(look)
     if row is None:
         raise AssertionError("a select without a table gives one row")
-    return Due(promote_in=row["promote_in"], must_expire=row["must_expire"], must_reap=row["must_reap"])
+    return Due(
+        promote_in=row["promote_in"],
+        must_expire=row["must_expire"],
+        must_reap=row["must_reap"],
+        wake_in=row["wake_in"],
+        must_release=row["must_release"],
+    )

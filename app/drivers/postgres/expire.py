@@ -2,8 +2,8 @@
 
 Owns the `expiry` rows of jobs that have such a limit (kind 0: never started in time, kind 1: deadline). A running job
 is its worker's to stop; its rows are left for later without taking a place in the batch. Rows whose job has ended or
-started meanwhile are cleared away. A job has started once an attempt of it left a row on the ledger, or snoozed (which
-clears the row of kind 0): a claim that was only handed back is no start. Called by any worker.
+started meanwhile are cleared away. A job has started once an attempt of it left a row on the ledger, or snoozed or
+suspended (which clears the row of kind 0): a claim that was only handed back is no start. Called by any worker.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .database import Database, Row
 from .keys import END_KEYS
 from .notify import notify
 from .rows import plain
+from .waits import tell_parents
 
 _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
 # A token is taken if its deadline has passed, or if the job has never started (then its queue time has).
@@ -31,13 +32,14 @@ with due as materialized (
   where {PASSED}
   order by x.at limit $1 for update of x skip locked),
 e as materialized (
-  select d.job_id as id, d.start_by, d.deadline_at, j.seq, j.queue, j.priority, j.name_id, j.key_hash,
+  select d.job_id as id, d.start_by, d.deadline_at, j.seq, j.queue, j.priority, j.name_id, j.key_hash, j.parent_id,
     exists (select from outlast.attempt a where a.job_id = d.job_id) as begun
   from (select job_id, min(at) filter (where kind = {NOT_STARTED}) as start_by,
           min(at) filter (where kind = {DEADLINE}) as deadline_at
         from due group by job_id) d
   cross join lateral (
-    select j.seq, j.queue, j.priority, j.name_id, j.key_hash from outlast.job j where j.id = d.job_id offset 0) j),
+    select j.seq, j.queue, j.priority, j.name_id, j.key_hash, j.parent_id from outlast.job j
+    where j.id = d.job_id offset 0) j),
 rdy_rows as materialized (
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.ready t
@@ -52,14 +54,21 @@ wai_rows as materialized (
 hld_rows as materialized (
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.held t where t.job_id = e.id and e.deadline_at is not null for update skip locked) x),
+sus_rows as materialized (
+  select x.ctid from e cross join lateral (
+    select t.ctid from outlast.suspended t
+    where t.job_id = e.id and e.deadline_at is not null for update skip locked) x),
 rdy as (delete from outlast.ready where ctid = any(array(select ctid from rdy_rows)) returning {_COUNTERS}),
 wai as (delete from outlast.waiting where ctid = any(array(select ctid from wai_rows)) returning {_COUNTERS}),
 hld as (delete from outlast.held where ctid = any(array(select ctid from hld_rows)) returning {_COUNTERS}),
+sus as (delete from outlast.suspended where ctid = any(array(select ctid from sus_rows)) returning {_COUNTERS}),
 gone as materialized (
-  select g.*, e.queue, e.name_id, e.key_hash,
+  select g.*, e.queue, e.name_id, e.key_hash, e.parent_id,
     case when not e.begun and (e.deadline_at <= e.start_by) is not true and e.start_by is not null
       then '{DeadReason.EXPIRED}' else '{DeadReason.DEADLINE}' end as reason
-  from (select * from rdy union all select * from wai union all select * from hld) g join e on e.id = g.job_id),
+  from (
+    select * from rdy union all select * from wai union all select * from hld union all select * from sus) g
+  join e on e.id = g.job_id),
 fin as (
   insert into outlast.finished({_COUNTERS}, state, reason) select {_COUNTERS}, {DEAD}, reason from gone),
 ended as materialized (select job_id, key_hash from gone),
@@ -74,9 +83,9 @@ moot as materialized (
       and exists (select from outlast.attempt a where a.job_id = d.job_id))),
 cleared as (delete from outlast.expiry x using moot m where x.job_id = m.job_id and x.kind = m.kind)
 select null::uuid as job_id, null::text as queue, null::text as reason, null::text as name,
-  (select count(*) from due) as looked, (select count(*) from moot) as cleared
+  null::uuid as parent_id, (select count(*) from due) as looked, (select count(*) from moot) as cleared
 union all
-select g.job_id, g.queue, g.reason, n.name, null, null
+select g.job_id, g.queue, g.reason, n.name, g.parent_id, null, null
 from gone g left join lateral (select n.name from outlast.job_name n where n.id = g.name_id offset 0) n on true"""  # noqa: S608  fragments of our own
 
 
@@ -86,14 +95,17 @@ async def expire(db: Database, batch: int = 1000) -> tuple[Expired, ...]:
     A job that somebody else is moving at this moment is left for the next call.
     """
     ended: list[Expired] = []
+    children: list[JobId] = []
     while (room := batch - len(ended)) > 0:
         seen, *rows = await _look(db, room)
         ended += [_expired(row) for row in rows]
+        children += [row["job_id"] for row in rows if row["parent_id"] is not None]
         # Rows that were only cleared away, or two of one job, took places of the batch: look on while that helps.
         if seen["looked"] < room or not seen["cleared"]:
             break
     if ended:
         await notify(db, Wake.FINISHED)
+    await tell_parents(db, children)
     return tuple(sorted(ended, key=lambda one: one.job_id))
 
 

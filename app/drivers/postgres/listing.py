@@ -32,7 +32,12 @@ def _bucket(table: str, condition: str = "true") -> str:
 _READY = _bucket("ready")
 _ENDED = _bucket("finished")
 _ENDED_BADLY = _bucket("finished", f"state <> {DONE}")
-_LIVE_BUCKETS = {State.DELAYED: _bucket("waiting"), State.RUNNING: _bucket("running"), State.HELD: _bucket("held")}
+_LIVE_BUCKETS = {
+    State.DELAYED: _bucket("waiting"),
+    State.RUNNING: _bucket("running"),
+    State.SUSPENDED: _bucket("suspended"),
+    State.HELD: _bucket("held"),
+}
 
 # `$2` candidates, of which `$7` are shown; `floor` is the last candidate when the page was not filled by then.
 _PAGE = f"""

@@ -50,7 +50,8 @@ _PREPARED = {"path": _PATH, "limit": f"{int(STATEMENT_TIMEOUT.total_seconds())}s
 
 _NEVER_VACUUMED = """
 select relname from pg_class
-where relnamespace = to_regnamespace(quote_ident(:schema)) and relname in ('ready', 'waiting', 'running', 'suspended', 'wait')
+where relnamespace = to_regnamespace(quote_ident(:schema))
+  and relname in ('ready', 'waiting', 'running', 'suspended', 'wait')
   and reltuples < 0 and pg_relation_size(oid) > 0 order by relname"""
 
 

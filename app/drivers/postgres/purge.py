@@ -1,4 +1,4 @@
-"""`purge`: old terminal jobs are deleted in batches, with their ledger and time limits.
+"""`purge`: old terminal jobs are deleted in batches, with their ledger, their runs and time limits.
 
 Passes over what a retry holds and waits for nobody; claims and settles never touch these rows. Keys and sources outlive
 their jobs by windows of their own. Walks the primary key from the oldest id: ids are UUIDv7, so jobs enqueued after the
@@ -24,7 +24,13 @@ d as materialized (
 gone as (delete from outlast.finished where job_id = any(array(select job_id from d)) returning job_id),
 a as (delete from outlast.attempt where job_id = any(array(select job_id from gone))),
 x as (delete from outlast.expiry where job_id = any(array(select job_id from gone))),
-j as (delete from outlast.job where id = any(array(select job_id from gone)))
+w as (delete from outlast.wait where job_id = any(array(select job_id from gone))),
+l as (delete from outlast.run_line where job_id = any(array(select job_id from gone))),
+p as (delete from outlast.progress where job_id = any(array(select job_id from gone))),
+h as (delete from outlast.handed where job_id = any(array(select job_id from gone))),
+j as (
+  delete from outlast.job where id = any(array(select job_id from gone)) returning coalesce(run_id, id) as run_id),
+s as (delete from outlast.step where run_id = any(array(select run_id from j)))
 select count(*) from gone"""
 
 # Keys of ended jobs whose window is over, whether their job is still there or not. Not in the order of hashes, as it

@@ -25,7 +25,9 @@ from .database import Database, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
 from .notify import notify
+from .pinned import true_name
 from .rows import plain
+from .waits import tell_parents
 
 # A renewal in flight holds the worker's row: it is skipped, and judged by its new lease at the next sweep. Leases could
 # not be renewed while the server was down, so none is judged before one lease after its start.
@@ -82,11 +84,11 @@ def _booked(take: str, judged: str) -> str:
     """Give the statement that takes claims, judges each and books it: ready again or dead, with a ledger row."""
     return f"""{take}
 judged as materialized (
-  select g.*, w.host, w.code_version, e.max_crashes, e.key_hash, {judged}
+  select g.*, w.host, w.code_version, e.max_crashes, e.key_hash, e.parent_id, {judged}
   from gone g
   left join lateral (select * from outlast.worker w where w.id = g.worker offset 0) w on true
   left join lateral (
-    select j.max_crashes, j.key_hash from outlast.job j where j.id = g.job_id offset 0) e on true),
+    select j.max_crashes, j.key_hash, j.parent_id from outlast.job j where j.id = g.job_id offset 0) e on true),
 closed as materialized (
   select j.*, outcome = {_CRASHED} and alone and crashes + 1 >= max_crashes as is_dead,
     case when outcome = {_CRASHED} and (alone or crashes + 1 < coalesce(max_crashes, 32767))
@@ -115,7 +117,7 @@ ended as materialized (select job_id, key_hash from closed where is_dead),
 {TRIM_LEDGER},
 {END_KEYS}
 select c.job_id, c.queue, c.claim_no, c.worker, c.outcome, c.cause, c.attempt,
-  outlast.clock() - c.claimed_at as lasted, c.is_dead, n.name
+  outlast.clock() - c.claimed_at as lasted, c.is_dead, n.name, c.parent_id
 from closed c left join outlast.job_name n on n.id = c.name_id order by c.job_id"""  # noqa: S608  same
 
 
@@ -151,13 +153,14 @@ async def _told(db: Database, rows: list[Row]) -> tuple[Reaped, ...]:
         wakes.append(Wake.READY)
     if wakes:
         await notify(db, *wakes)
+    await tell_parents(db, [row["job_id"] for row in rows if row["is_dead"] and row["parent_id"] is not None])
     return reaped
 
 
 def _reaped(row: Row) -> Reaped:
     return Reaped(
         job_id=JobId(plain(row["job_id"])),
-        name=row["name"] or "",
+        name=true_name(row["name"] or ""),
         queue=row["queue"],
         claim_no=row["claim_no"],
         worker_id=WorkerId(row["worker"]),

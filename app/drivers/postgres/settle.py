@@ -24,14 +24,16 @@ from ...domain.outcome import (
     SettleAnswer,
     Settlement,
     Snoozed,
+    Suspended,
 )
 from ..protocol import Wake
 from .buckets import CANCELLED, DEAD, DONE, NOT_STARTED
-from .database import Database
+from .database import Database, Raw
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
 from .lock_order import in_both_forms
 from .notify import notify
+from .settle_runs import rounds_of, settle_with_runs, tell_of_ends, touches_run
 from .superseded import superseded_by
 
 # Where the token goes. Ends are numbered as `finished.state`; waits as 10 + `waiting.reason`.
@@ -138,15 +140,25 @@ async def settle(db: Database, settlements: Sequence[Settlement]) -> tuple[Settl
 
     A value that cannot be stored fails the call, and nothing of it is settled: give such settlements alone.
     """
+
+    async def close(conn: Raw, some: Mapping[int, Settlement]) -> set[int]:
+        return await _close(db, conn, some)
+
     won: set[int] = set()
-    waiting = dict(enumerate(settlements))
-    while waiting:
-        # One per sequence and round: two that name one claim cannot both win, and the order given decides.
-        chosen: dict[int, int] = {}
-        for index, settlement in waiting.items():
-            chosen.setdefault(settlement.token.fence, index)
-        won |= await _close(db, {index: waiting.pop(index) for index in chosen.values()})
+    if any(map(touches_run, settlements)):
+        won = await settle_with_runs(db, settlements, close)
+    else:
+        for one_round in rounds_of(dict(enumerate(settlements))):
+            won |= await db.run(lambda conn, some=one_round: close(conn, some))  # type: ignore[misc] # bound now
+    await tell(db, settlements, won)
     return await answers_of(db, settlements, won)
+
+
+async def tell(db: Database, settlements: Sequence[Settlement], won: AbstractSet[int]) -> None:
+    """Wake who waits for what was settled, and the runs that wait for the ends of their children."""
+    ended = [settlements[index] for index in won]
+    await wake(db, [one.outcome for one in ended])
+    await tell_of_ends(db, ended)
 
 
 async def answers_of(
@@ -162,16 +174,13 @@ async def answers_of(
     return tuple(answers)
 
 
-async def _close(db: Database, settlements: Mapping[int, Settlement]) -> set[int]:
-    """Settle those whose claims are held, wake who waits for it, and give their indexes."""
+async def _close(db: Database, conn: Raw, settlements: Mapping[int, Settlement]) -> set[int]:
+    """Settle those whose claims are held, no two of them one claim, and give their indexes."""
     ordered = dict(sorted(settlements.items(), key=lambda item: item[1].token.fence))
     index_of = {settlement.token.fence: index for index, settlement in ordered.items()}
     sent = as_sent(tuple(ordered.values()))
     sql = (SETTLE_DONE_IN_ORDER if sent.is_plain else SETTLE_IN_ORDER).on(db)
-    rows = await db.run(lambda conn: conn.fetch(sql, *sent.columns))
-    won = {index_of[row["seq"]] for row in rows}
-    await wake(db, (ordered[index].outcome for index in won))
-    return won
+    return {index_of[row["seq"]] for row in await conn.fetch(sql, *sent.columns)}
 
 
 class Sent(NamedTuple):
@@ -237,13 +246,19 @@ def _line(outcome: Outcome) -> _Line:
             return _Line(_INTERRUPTED, uncounted=1, interrupts=1, delay=delay)
         case Held(reason=reason):
             return _Line(_HELD, uncounted=1, reason=reason)
+        case Suspended():
+            raise AssertionError("a suspension has a statement of its own")
         case _:
             assert_never(outcome)
 
 
 async def wake(db: Database, outcomes: Iterable[Outcome]) -> None:
     """Wake who waits for what these outcomes made ready or ended."""
-    targets = {DONE if type(outcome) is Completed else _line(outcome).target for outcome in outcomes}
+    targets = {
+        DONE if type(outcome) is Completed else _line(outcome).target
+        for outcome in outcomes
+        if not isinstance(outcome, Suspended)  # which tells of itself
+    }
     wakes = []
     if _READY in targets:
         wakes.append(Wake.READY)

@@ -18,6 +18,7 @@ from .claim import MAY_CLAIM, SETTLED, TAKEN, TAKING_MANY, TAKING_ONE, BindsOn, 
 from .database import Database
 from .lock_order import in_both_forms
 from .settle import SETTLING, SETTLING_DONE, answers_of, as_sent, settle, wake
+from .settle_runs import tell_of_ends, touches_run
 
 # A settle may wait for somebody who has one of its claims. Tokens that were locked by then would be hidden from every
 # other worker for as long as it waits. Counting never says no; it only has to be done first.
@@ -58,8 +59,9 @@ async def settle_and_claim(
     if not request.shares:
         return (), await claim(db, request)  # which refuses it, before anything is settled
     fences = {settlement.token.fence for settlement in settlements}
-    if len(fences) < len(settlements) or not settlements or request.room <= 0:
-        # Two settlements of one claim take two statements; without one of the halves there is nothing to fuse.
+    if len(fences) < len(settlements) or not settlements or request.room <= 0 or any(map(touches_run, settlements)):
+        # Two settlements of one claim take two statements; without one of the halves there is nothing to fuse. What
+        # touches a run has to look again in mid-transaction, which one statement cannot.
         answers = await settle(db, settlements)
         return answers, await claim(db, request)
     order = sorted(range(len(settlements)), key=lambda index: settlements[index].token.fence)
@@ -75,4 +77,5 @@ async def settle_and_claim(
 
     claimed = await claim_by(db, request, first=look)
     await wake(db, [settlements[index].outcome for index in won] if not sent.is_plain else _ONE_END[: len(won)])
+    await tell_of_ends(db, [settlements[index] for index in won])
     return await answers_of(db, settlements, won), claimed

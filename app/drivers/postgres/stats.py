@@ -40,6 +40,7 @@ counts as (
   select queue, 'ready' as state, sum(n)::bigint as n from ranks group by queue
   union all select queue, 'delayed', count(*) from outlast.waiting group by queue
   union all select queue, 'running', count(*) from outlast.running group by queue
+  union all select queue, 'suspended', count(*) from outlast.suspended group by queue
   union all select queue, 'held', count(*) from outlast.held group by queue
   union all
   select j.queue, case f.state when {DONE} then 'done' when {DEAD} then 'dead' else 'cancelled' end, count(*)

@@ -33,6 +33,7 @@ DEFAULT_SCHEMA = "outlast"
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
 REQUIRED_REVISION = "0006"
 
+
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     """Give the tables of one schema."""
     meta = MetaData(schema=schema)
@@ -93,9 +94,7 @@ def _jobs(meta: MetaData) -> None:
         *optional(seq=BigInteger),
         *needed(name_id=Integer, queue=Text, priority=SmallInteger, tenant=Text, payload=Text),
         *needed(max_attempts=SmallInteger, max_crashes=SmallInteger, created_at=INSTANT),
-        *optional(
-            run_at=INSTANT, run_id=Uuid, key=Text, key_hash=Uuid, fp=BigInteger, source_id=Uuid, parent_id=Uuid
-        ),
+        *optional(run_at=INSTANT, run_id=Uuid, key=Text, key_hash=Uuid, fp=BigInteger, source_id=Uuid, parent_id=Uuid),
         *optional(deadline_at=INSTANT, timeout_ms=BigInteger, enqueued_by=Text, traceparent=Text),
         *optional(tags=ARRAY(Text), meta=Text),
         Index("job_parent", "parent_id", "id", postgresql_where=text("parent_id is not null")),
@@ -136,7 +135,7 @@ def _tokens(meta: MetaData) -> None:
         *token(),
         *needed(reason=Text, held_at=INSTANT),
         *optional(version=Text),
-        Index("held_version", "version", "queue", postgresql_where=text("version is not null")),
+        Index("held_version", "version", "queue", "held_at", postgresql_where=text("version is not null")),
     )
     Table(
         "finished",

@@ -40,12 +40,13 @@ def add_runs(meta: MetaData) -> None:
         *needed(tenant=Text, name=Text, key=Text, payload=Text, emitted_at=INSTANT, matched=Integer),
         *optional(emitted_by=Text),
         Index("event_key", "tenant", "name", "key", "seq"),
+        Index("event_since", "tenant", "name", "key", "emitted_at"),
     )
     Table(
         "handed",
         meta,
         Column("job_id", Uuid, primary_key=True),
-        *needed(version=Text, until_at=INSTANT, or_dead=Boolean),
+        *needed(version=Text, until_at=INSTANT, claim_no=Integer, reason=Text, or_dead=Boolean),
     )
 
 

@@ -67,7 +67,9 @@ async def register_worker(db: Database, worker: NewWorker) -> WorkerId:
             await conn.execute(db.in_schema(_GIVE_UP_BOOT), worker.boot_id)
         return WorkerId(given)
 
-    return await db.run(once)
+    worker_id = await db.run(once)
+    db.versions[worker_id] = worker.code_version
+    return worker_id
 
 
 async def show_worker(db: Database, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:

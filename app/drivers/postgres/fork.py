@@ -1,0 +1,82 @@
+"""`fork`: a new job of another's type and payload, its run beginning with the other's history up to a step.
+
+One transaction; the id is minted by the caller, so repeating a call whose reply was lost finds the job it made.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from ...domain.errors import NotFound
+from ...domain.job import LANE_NEW, Enqueued, JobId, RunId
+from ..protocol import Wake
+from .cancel import not_found
+from .database import Database, Raw
+from .notify import notify
+from .rows import plain
+from .run_locks import looking
+
+_SOURCE = """
+select coalesce(j.run_id, j.id) as run_id,
+  (select s.seq from outlast.step s where s.run_id = coalesce(j.run_id, j.id) and s.name = $3) as ends
+from outlast.job j where j.id = $1 and ($2::text is null or j.tenant = $2)"""
+
+# The time the first was to run at, its start limit and its deadline stay behind, as its key does.
+_FORK = f"""
+with j as (
+  insert into outlast.job(id, name_id, queue, priority, tenant, payload, max_attempts, max_crashes, run_id, parent_id,
+    timeout_ms, enqueued_by, traceparent, tags, meta)
+  select $2, name_id, queue, priority, tenant, payload, max_attempts, max_crashes, $3, id, timeout_ms, enqueued_by,
+    traceparent, tags, meta
+  from outlast.job where id = $1
+  on conflict do nothing returning id, name_id, queue, priority)
+insert into outlast.ready(queue, rank, job_id, name_id)
+select queue, priority * 2 + {LANE_NEW}, id, name_id from j returning job_id"""  # noqa: S608  a number of our own
+
+_COPY = """
+insert into outlast.step(run_id, name, kind, branch, number, value, claim_no, code_version, started_at, ended_at,
+  event_seq, child_id)
+select $2, name, kind, branch, number, value, claim_no, code_version, started_at, ended_at, event_seq, child_id
+from outlast.step where run_id = $1 and seq < coalesce($3::bigint, 9223372036854775807) order by seq"""
+
+_RUN_OF = "select coalesce(run_id, id) from outlast.job where id = $1"
+
+
+async def fork(
+    db: Database, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+) -> Enqueued:
+    """Make a new job with a job's history.
+
+    Raises:
+        JobNotFound: no such job, or another tenant's.
+        NotFound: the run has not recorded the step.
+    """
+    run_id = RunId(uuid4())
+
+    async def once(conn: Raw) -> RunId | None:
+        async with looking(conn):
+            source = await conn.fetchrow(db.in_schema(_SOURCE), job_id, tenant, from_step)
+            if source is None:
+                raise not_found(job_id)
+            known = await conn.fetchval(db.in_schema(_RUN_OF), new_id)
+            if known is not None:
+                return RunId(plain(known))
+            if from_step is not None and source["ends"] is None:
+                raise no_step(job_id, from_step)
+            made = await conn.fetch(db.in_schema(_FORK), job_id, new_id, run_id)
+            if made:
+                await conn.execute(db.in_schema(_COPY), source["run_id"], run_id, source["ends"])
+                return None
+            return RunId(plain(await conn.fetchval(db.in_schema(_RUN_OF), new_id)))
+
+    known = await db.run(once)
+    if known is None:
+        await notify(db, Wake.READY)
+    return Enqueued(id=new_id, run_id=run_id if known is None else known, deduped=False)
+
+
+def no_step(job_id: JobId, name: str) -> NotFound:
+    """Give the answer for a step that a run has not recorded."""
+    return NotFound(
+        f"the run of job {job_id} has no recorded step {name!a}", fix="name a step that the run has recorded"
+    )

@@ -1,0 +1,115 @@
+"""`wake`, `wake_parents` and `sweep_waits`: waits end by their time, or with the child they wait for.
+
+Each locks the wait rows first and looks in a new statement: a suspend that was under way has committed by then.
+`wake_parents` is called by every verb that ends jobs, once it has committed; what a crash in between misses, the sweep
+finds. Emitting is `events`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from ...domain.errors import OutlastError
+from ...domain.job import JobId
+from ..protocol import Wake
+from ..runs import Swept
+from .buckets import DONE
+from .database import Database, Raw
+from .notify import notify
+from .resolve import CHILD, RESOLVE
+from .rows import plain
+from .run_locks import child_lock, looking, take
+
+# Passed over are waits that a suspend holds: it has the time to lock them for, and the next look meets them.
+DUE_WAITS = """
+select w.job_id, w.name, w.due_at from outlast.wait w
+where w.due_at >= $2 and w.due_at <= outlast.clock()
+order by w.due_at limit $1 for update skip locked"""
+WAKE = f"""
+with over as materialized (
+  select w.*, null::text as value, null::bigint as event_seq, false as is_kept
+  from unnest($1::uuid[], $2::text[]) i(job_id, name)
+  cross join lateral (
+    select w.*, w.ctid from outlast.wait w where w.job_id = i.job_id and w.name = i.name offset 0) w),
+{RESOLVE.strip()}
+select (select count(*) from over) as ended, (select count(*) from woken) as woken,
+  outlast.clock() as looked_to"""  # noqa: S608  fragments of our own
+
+CALLERS = """
+select w.job_id from outlast.wait w where w.child_id = any($1::uuid[]) order by w.job_id, w.name for update"""
+WAKE_PARENTS = f"""
+with over as materialized (
+  select w.*, f.result as value, null::bigint as event_seq, f.state is distinct from {DONE} as is_kept
+  from (select w.*, w.ctid from outlast.wait w where w.child_id = any($1::uuid[])) w {CHILD}
+  where f.state is not null or c.id is null),
+{RESOLVE.strip()}
+select count(*) from woken"""  # noqa: S608  same
+
+SWEEP = f"""
+with s as materialized (
+  select job_id from outlast.suspended where $1::uuid is null or job_id > $1 order by job_id limit $2)
+select (select count(*) from s) as looked, (select job_id from s order by job_id desc limit 1) as last,
+  array(
+    select distinct w.child_id
+    from s cross join lateral (
+      select w.child_id from outlast.wait w
+      where w.job_id = s.job_id and w.child_id is not null and w.awaited offset 0) w {CHILD}
+    where f.state is not null or c.id is null) as children"""  # noqa: S608  same
+
+
+async def wake(db: Database, batch: int = 1000) -> int:
+    """End up to `batch` waits whose time has come; gives their number, less than `batch` when no more are due."""
+
+    async def look(conn: Raw) -> tuple[int, int]:
+        async with looking(conn):
+            began = await conn.fetchval(db.in_schema("select outlast.clock()"))
+            due = await conn.fetch(db.in_schema(DUE_WAITS), batch, db.wake_mark.begin(conn))
+            if not due:
+                db.wake_mark.learn(began)
+                return 0, 0
+            named = [row["job_id"] for row in due], [row["name"] for row in due]
+            (done,) = await conn.fetch(db.in_schema(WAKE), *named)
+        db.wake_mark.learn(began if len(due) < batch else due[-1]["due_at"])
+        return done["ended"], done["woken"]
+
+    ended, woken = await db.run(look)
+    if woken:
+        await notify(db, Wake.READY)
+    return ended
+
+
+async def wake_parents(db: Database, children: Sequence[UUID]) -> int:
+    """End the waits for children that have ended, or were deleted; gives how many runs it woke. Repeating is safe."""
+    if not children:
+        return 0
+
+    async def look(conn: Raw) -> int:
+        async with looking(conn):
+            await take(conn, (child_lock(db, child) for child in children))
+            if not await conn.fetch(db.in_schema(CALLERS), list(children)):
+                return 0
+            woken: int = await conn.fetchval(db.in_schema(WAKE_PARENTS), list(children))
+            return woken
+
+    woken = await db.run(look)
+    if woken:
+        await notify(db, Wake.READY)
+    return woken
+
+
+async def tell_parents(db: Database, children: Sequence[UUID]) -> None:
+    """Do as `wake_parents` after a verb that has committed: its answer stands, and what fails here a sweep repairs."""
+    try:
+        await wake_parents(db, children)
+    except OutlastError:
+        return
+
+
+async def sweep_waits(db: Database, after: JobId | None = None, batch: int = 1000) -> Swept:
+    """Look at one batch of suspended jobs, by id, for children that have ended."""
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(SWEEP), after, batch))
+    if row is None:
+        raise AssertionError("a select without a table gives one row")
+    woken = await wake_parents(db, row["children"])
+    return Swept(woken, None if row["looked"] < batch else JobId(plain(row["last"])))
