@@ -35,7 +35,7 @@ TO_THE_END = 509
 # Settling fifty: the claim found and deleted, an end and its index entry; and, where other outcomes are possible, the
 # envelope asked for a key. Since version 16, inserts find their page with fewer looks.
 SETTLE = {"settle": 354, "done": 249} if chosen_version() != "15" else {"settle": 403, "done": 298}
-CANCEL = 21
+CANCEL = 24
 DESCRIBE = 15
 PROMOTE_HUNDRED = 806
 # Of these, 137 are all there is of the table of what runs: it is read as it lies.
@@ -93,7 +93,7 @@ async def test_a_hundred_thousand_jobs_that_wait_behind_cost_nothing(pages: Page
     await pages.tidy()
     await _costs_what_it_takes(pages)
     job_id = (await pages.meter.driver.enqueue(new_job())).id
-    assert await pages.of(_CANCEL, job_id, None, "test") <= about(CANCEL)
+    assert await pages.of(_CANCEL, job_id, None, "test", False) <= about(CANCEL)
     assert await pages.of(_DESCRIBE, job_id, None) <= about(DESCRIBE)
 
 
@@ -161,7 +161,7 @@ async def test_jobs_that_were_promoted_long_ago_cost_the_next_promote_nothing(pa
         assert await _promote(pages, mark.begin(pages)) <= about(PROMOTE_BEHIND)
         await admin.execute("delete from outlast.waiting")
         assert await _promote(pages, mark.begin(pages)) <= 10
-        assert await pages.of(_DUE, mark.begin(pages)) <= about(DUE)
+        assert await pages.of(_DUE, mark.begin(pages), mark.begin(pages)) <= about(DUE)
 
 
 async def test_a_reconcile_reads_what_runs_as_it_lies(pages: Pages, lone_url: str) -> None:

@@ -94,7 +94,7 @@ async def test_the_schema_is_the_one_the_code_believes_in(database_url: str) -> 
         "alter table outlast.running alter column worker type bigint",
         "alter table outlast.ready alter column name_id drop not null",
         "drop index outlast.waiting_due",
-        "drop table outlast.held",
+        "drop table outlast.drain",
     ],
 )
 async def test_a_schema_that_drifted_is_told(database_url: str, change: str) -> None:
@@ -184,7 +184,7 @@ async def test_an_upgrade_holds_nothing_of_one_step_while_the_next_waits_for_the
 async def test_an_upgrade_that_a_deadlock_undid_is_tried_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await migrations.downgrade(database_url, revision="0004")
+    await migrations.downgrade(database_url, revision="0005")
     asked: list[str] = []
     real = command.upgrade
 
@@ -198,12 +198,12 @@ async def test_an_upgrade_that_a_deadlock_undid_is_tried_again(
 
     monkeypatch.setattr(command, "upgrade", upgrade)
     assert (await migrations.upgrade(database_url)).is_outdated is False
-    assert asked == ["0005", "0005"]
+    assert asked == ["0006", "0006"]
 
 
 async def test_moves_by_a_number_of_steps_count_from_where_they_began(database_url: str) -> None:
-    assert (await migrations.downgrade(database_url, revision="-2")).current == "0003"
-    assert (await migrations.upgrade(database_url, revision="+1")).current == "0004"
+    assert (await migrations.downgrade(database_url, revision="-2")).current == "0004"
+    assert (await migrations.upgrade(database_url, revision="+1")).current == "0005"
 
 
 async def test_a_database_newer_than_the_code_is_left_alone(database_url: str) -> None:
@@ -251,7 +251,7 @@ async def test_tables_of_rows_that_come_and_go_are_vacuumed_early_and_keep_their
             "select relname, reloptions from pg_class where relnamespace = 'outlast'::regnamespace and relkind = 'r'"
         )
     early = {row["relname"] for row in rows if {"vacuum_truncate=off", *EARLY} <= set(row["reloptions"] or ())}
-    assert early == {"ready", "waiting", "running", "live_key", "outbox"}
+    assert early == {*GROWN, "live_key", "outbox"}
     assert {row["relname"]: row["reloptions"] for row in rows}["worker"] == ["fillfactor=50"]
 
 
@@ -266,6 +266,16 @@ async def test_growing_again_changes_nothing_and_harms_no_job(database_url: str)
     assert await pages(database_url) == before
     async with connected(database_url) as connection:
         assert await connection.fetchval("select count(*) from outlast.ready") == 1
+
+
+async def test_a_suspended_job_begins_anew_under_the_release_before(database_url: str) -> None:
+    async with connected(database_url) as connection:
+        await connection.execute(
+            "insert into outlast.suspended(job_id, queue, rank, name_id, reason)"
+            " values ('01a229e9-0000-7000-8000-000000000000', 'default', 10, 1, 2)"
+        )
+        assert (await migrations.downgrade(database_url, revision="0005")).current == "0005"
+        assert await connection.fetchval("select count(*) from outlast.ready where rank = 10 and moved") == 1
 
 
 async def test_a_table_that_is_small_after_all_is_grown(database_url: str) -> None:

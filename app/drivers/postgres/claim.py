@@ -141,7 +141,8 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
         sql = db.in_schema(CLAIM_ONE if is_one else CLAIM_MANY)
         return await db.run(lambda conn: conn.fetch(sql, *binds_on(conn)))
 
-    names = await name_ids(db, await names_of(db, request.worker_id, request.names))
+    claimed = await names_of(db, request.worker_id, request.names)
+    names = await name_ids(db, claimed)
     ids, name_of = list(names.values()), {number: true_name(name) for name, number in names.items()}
     room = {share.queue: share.room for share in request.shares}
     found: list[tuple[int, int, ClaimedJob]] = []
@@ -175,7 +176,7 @@ async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[
 
     def binds_on(conn: Raw) -> tuple[object, ...]:
         nonlocal life
-        life = water.begin(conn, request.names)
+        life = water.begin(conn, (request.names, len(asked[3])))
         return (*asked, *columns_of(water.stretches(queues)))
 
     try:

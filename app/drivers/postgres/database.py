@@ -136,9 +136,9 @@ class Database:
         self.ringer = Ringer(self.url, self.schema, roll=self._roll)
         self.step_sessions = asyncio.Semaphore(_sessions_of(self.engine))
         self.name_ids: dict[str, int] = {}
-        # The code of workers of this process, and what they claim; neither ever changes.
+        # The code of workers, which never changes, and the names they claim, by how many names were known then.
         self.versions: dict[int, str] = {}
-        self.claimed_names: dict[tuple[frozenset[str], str], frozenset[str]] = {}
+        self.claimed_names: dict[tuple[frozenset[str], str], tuple[int, frozenset[str]]] = {}
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
         self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
         self.wake_mark = DueMark(monotonic=time.monotonic, roll=self._roll)

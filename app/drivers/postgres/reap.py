@@ -25,7 +25,7 @@ from .database import Database, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
 from .notify import notify
-from .pinned import true_name
+from .pinned import true_id, true_name
 from .rows import plain
 from .waits import tell_parents
 
@@ -97,7 +97,7 @@ closed as materialized (
   from judged j),
 rdy as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select queue, rank / 2 * 2, job_id, name_id, attempt - 1, claim_no, crashes_now, interrupts_now
+  select queue, rank / 2 * 2, job_id, {true_id("closed")}, attempt - 1, claim_no, crashes_now, interrupts_now
   from closed where is_dead is not true order by job_id),
 fin as (
   insert into outlast.finished(

@@ -13,6 +13,7 @@ from ...domain.job import ClaimToken, WorkerId
 from ..protocol import Wake
 from .database import Database
 from .notify import notify
+from .pinned import true_id
 
 _MAY_WRITE = """
 (select w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()
@@ -31,9 +32,10 @@ _BACK = """
 with locked as materialized (select r.job_id from outlast.running r where {which} order by r.job_id for update),
 gone as (delete from outlast.running r where r.job_id = any(array(select job_id from locked)) returning r.*)
 insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-select queue, rank & -2, job_id, name_id, attempt - 1, claim_no, crashes, interrupts
+select queue, rank & -2, job_id, {true_id}, attempt - 1, claim_no, crashes, interrupts
 from gone order by seq returning job_id
 """
+_BACK = _BACK.replace("{true_id}", true_id("gone"))
 RELEASE = _BACK.replace("{which}", _NAMED)
 # All that runs is read as it lies: in the order of an index, each dead entry behind a pinned snapshot would be looked
 # at by itself. What was found is then locked in order; a claim's worker, sequence and time never change.
