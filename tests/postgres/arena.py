@@ -32,6 +32,7 @@ _BUCKETS = """
 select 'ready' from outlast.ready where job_id = $1
 union all select 'waiting' from outlast.waiting where job_id = $1
 union all select 'running' from outlast.running where job_id = $1
+union all select 'suspended' from outlast.suspended where job_id = $1
 union all select 'held' from outlast.held where job_id = $1
 union all select 'finished' from outlast.finished where job_id = $1"""
 

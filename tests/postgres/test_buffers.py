@@ -36,7 +36,7 @@ TO_THE_END = 509
 # envelope asked for a key. Since version 16, inserts find their page with fewer looks.
 SETTLE = {"settle": 354, "done": 249} if chosen_version() != "15" else {"settle": 403, "done": 298}
 CANCEL = 24
-DESCRIBE = 15
+DESCRIBE = 18
 PROMOTE_HUNDRED = 806
 # Of these, 137 are all there is of the table of what runs: it is read as it lies.
 DUE = 147
