@@ -13,13 +13,22 @@ from app.drivers.postgres import (
     cancel,
     claim,
     drains,
+    due,
     enqueue_statements,
+    events,
+    hand_back,
     heartbeat,
+    notes,
     promote,
     reap,
     release,
+    run_view,
     settle,
     settle_and_claim,
+    steps,
+    suspend,
+    versions,
+    waits,
 )
 from app.drivers.postgres.connect import connect
 from tests.postgres.arena import Arena
@@ -43,13 +52,32 @@ HOT = {
     "promote": promote.PROMOTE,
     "cancel": cancel._CANCEL,
     "deploy reports": drains._DRAINS,
+    "record steps": steps.RECORD,
+    "history": run_view.HISTORY,
+    "read a run": run_view._RUN,
+    "notes": notes.NOTE,
+    "fence a suspend": suspend.FENCE,
+    "suspend": suspend.SUSPEND,
+    "find who waits for an event": events.WAITERS,
+    "emit": events.EMIT,
+    "find due waits": waits.DUE_WAITS,
+    "wake": waits.WAKE,
+    "find who waits for a child": waits.CALLERS,
+    "wake parents": waits.WAKE_PARENTS,
+    "sweep waits": waits.SWEEP,
+    "hand back": hand_back.HAND,
+    "release what is due": versions._RELEASE_DUE,
+    "due": due._DUE,
+    "events": events._EVENTS,
+    "events of a key": events._EVENTS_OF_KEY,
 }
 CLAIMS = [verb for verb in HOT if "claim" in verb]
 # `queue` has a row per paused queue and `worker` one per process; the rest grows with the work.
 GROWING = {"job", "ready", "waiting", "running", "held", "finished", "live_key", "source", "attempt", "expiry"}
+GROWING |= {"step", "wait", "suspended", "event", "progress", "run_line"}
 
 # What runs in the whole fleet is little, and this is asked once in a lease.
-READ_WHOLE = {"reconcile": {"running"}}
+READ_WHOLE = {"reconcile": {"running"}, "due": {"running"}, "events": {"event"}}
 
 
 @pytest.fixture
@@ -168,7 +196,7 @@ async def test_a_token_is_found_by_an_index_even_where_a_pooler_drops_our_settin
     """The token tables are never small, so none of them is planned as one scan from end to end."""
     await session.execute("set enable_seqscan = on")
     await session.execute("set enable_bitmapscan = on")
-    tokens = {"ready", "waiting", "running"} - READ_WHOLE.get(verb, set())
+    tokens = {"ready", "waiting", "running", "suspended", "wait"} - READ_WHOLE.get(verb, set())
     scanned = [node for node in await plan(session, HOT[verb]) if node["Node Type"] == "Seq Scan"]
     assert tokens.isdisjoint(node["Relation Name"] for node in scanned)
 

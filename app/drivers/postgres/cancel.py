@@ -33,7 +33,7 @@ _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
 _CANCEL = f"""
 with b as materialized (
   select j.id, j.seq, j.queue, j.priority, j.key_hash, j.parent_id,
-    exists (select from outlast.wait w where w.job_id = j.id and w.child_id is not null) as calls
+    (select bool_or(w.child_id is not null) from outlast.wait w where w.job_id = j.id) is true as calls
   from outlast.job j
   where j.id = $1 and ($2::text is null or j.tenant = $2)),
 e as materialized (select * from b where $4::boolean or not calls),

@@ -73,9 +73,9 @@ select {_CHILD}, null, null, null, null, null, null, null, null, null, null, nul
 from (
   select id from (
     (select j.id from outlast.job j where j.parent_id = (select id from e) order by j.id limit {MOST_CHILDREN})
-    union select s.child_id from outlast.step s where s.run_id = (select run_id from e) and s.child_id is not null
-    union select w.child_id from outlast.wait w where w.job_id = (select id from e) and w.child_id is not null) k
-  order by id limit {MOST_CHILDREN}) k
+    union select s.child_id from outlast.step s where s.run_id = (select run_id from e)
+    union select w.child_id from outlast.wait w where w.job_id = (select id from e)) k
+  where id is not null order by id limit {MOST_CHILDREN}) k
 union all
 select {_JOB}, null, null, null, null, null, null, null, null, null, null, null, e.id, null, null, null, null, null,
   null, null, null

@@ -33,10 +33,10 @@ left join lateral (
 _IS_OVER = f"""(
     case when r.place is not null
       then h.until_at <= outlast.clock() or r.token_no > h.claim_no
-        or not exists (select from outlast.job j where j.id = h.job_id and {served("h.version", "j.queue")})
+        or (select true from outlast.job j where j.id = h.job_id and {served("h.version", "j.queue")}) is null
       else h.until_at <= outlast.clock()
-        and not exists (select from outlast.running x where x.job_id = h.job_id)
-        and not exists (select from outlast.waiting x where x.job_id = h.job_id) end)"""  # noqa: S608  same
+        and (select true from outlast.running x where x.job_id = h.job_id) is null
+        and (select true from outlast.waiting x where x.job_id = h.job_id) is null end)"""  # noqa: S608  same
 # Code that was live when a job was held does not release it: that its time was over is why it is held. The minute is
 # for a worker that registered while the job was held.
 _COMES = f"""

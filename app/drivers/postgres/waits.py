@@ -37,25 +37,25 @@ select (select count(*) from over) as ended, (select count(*) from woken) as wok
   outlast.clock() as looked_to"""  # noqa: S608  fragments of our own
 
 CALLERS = """
-select w.job_id from outlast.wait w where w.child_id = any($1::uuid[]) order by w.job_id, w.name for update"""
+select w.job_id from outlast.wait w where w.child_id = any($1::uuid[]) order by (w.job_id, w.name) for update"""
 WAKE_PARENTS = f"""
 with over as materialized (
   select w.*, f.result as value, null::bigint as event_seq, f.state is distinct from {DONE} as is_kept
-  from (select w.*, w.ctid from outlast.wait w where w.child_id = any($1::uuid[])) w {CHILD}
+  from (select w.*, w.ctid from outlast.wait w where w.child_id = any($1::uuid[]) offset 0) w {CHILD}
   where f.state is not null or c.id is null),
 {RESOLVE.strip()}
 select count(*) from woken"""  # noqa: S608  same
 
 SWEEP = f"""
 with s as materialized (
-  select job_id from outlast.suspended where $1::uuid is null or job_id > $1 order by job_id limit $2)
+  select job_id from outlast.suspended
+  where job_id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000') order by job_id limit $2)
 select (select count(*) from s) as looked, (select job_id from s order by job_id desc limit 1) as last,
   array(
     select distinct w.child_id
     from s cross join lateral (
-      select w.child_id from outlast.wait w
-      where w.job_id = s.job_id and w.child_id is not null and w.awaited offset 0) w {CHILD}
-    where f.state is not null or c.id is null) as children"""  # noqa: S608  same
+      select w.child_id, w.awaited from outlast.wait w where w.job_id = s.job_id offset 0) w {CHILD}
+    where w.child_id is not null and w.awaited and (f.state is not null or c.id is null)) as children"""  # noqa: S608  same
 
 
 async def wake(db: Database, batch: int = 1000) -> int:
