@@ -21,8 +21,8 @@ from ..drivers.protocol import JobDriver
 from ..drivers.reading import ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
-from ..jobs.repeat import until_known
 from ..observability.telemetry import Telemetry
+from ..steps.repeat import until_known
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .staged import StagedIds
 from .waiting import ResultWaiters

@@ -175,7 +175,7 @@ class Settlement(NamedTuple):
     `is_keyed` unless the job is known to have no idempotency key: then there is none to free, and none is looked for.
     `is_child` when the job has a parent, whose run may wait for its end. `has_waits` when the run at hand has waits in
     the store: a job that is done or cancelled drops them all, a counted failure those named in `forgets` (calls whose
-    child failed, which the next attempt is to make anew).
+    child failed, which the next attempt is to make anew). `step` is the one that was reached, for the ledger.
     """
 
     token: ClaimToken
@@ -184,6 +184,7 @@ class Settlement(NamedTuple):
     is_child: bool = False
     has_waits: bool = False
     forgets: tuple[str, ...] = ()
+    step: str | None = None
 
 
 class SettleAnswer(StrEnum):

@@ -18,12 +18,15 @@ from .outcome import (
     Completed,
     DeadLettered,
     ErrorInfo,
+    Held,
     Interrupted,
     Outcome,
     Retried,
     Snoozed,
+    Suspended,
 )
 from .state import DeadReason
+from .step import NewWait
 
 
 class Reason(StrEnum):
@@ -59,6 +62,26 @@ class Suspending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The run waits for a time, an event or a child: at least one wait."""
+
+    waits: tuple[NewWait, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatched:
+    """The code does not match the run, or its model refuses the payload. `reason` says where.
+
+    `version` is the code that recorded the run, when it is other than the worker's. `or_dead`: it is the payload.
+    """
+
+    error: ErrorInfo
+    reason: str
+    version: str | None = None
+    or_dead: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
     """The body raised. `is_terminal`: no retry can help. `retry_after`: the body asked for this wait."""
 
@@ -67,7 +90,7 @@ class Raised:
     retry_after: timedelta | None = None
 
 
-Ended: TypeAlias = Returned | Unstorable | Suspending | Raised
+Ended: TypeAlias = Returned | Unstorable | Suspending | Waiting | Mismatched | Raised
 
 # With either as first reason the claim has gone already: an operator's cancel is terminal in the store before the
 # body hears of it, and a worker without a lease holds nothing.
@@ -105,6 +128,12 @@ def verdict(*, is_held: bool, first: Reason | None, ended: Ended, budget: Budget
             return _failure(error, first=first, budget=budget, delay=backoff)
         case Suspending(delay=delay):
             return Snoozed(delay=delay)
+        case Waiting(waits=waits):
+            return Suspended(waits=waits)
+        case Mismatched() if first is None:
+            return Held(reason=ended.reason, error=ended.error, version=ended.version, or_dead=ended.or_dead)
+        case Mismatched(error=error):
+            return _raised(Raised(error=error), first=first, budget=budget, backoff=backoff)
         case Raised():
             return _raised(ended, first=first, budget=budget, backoff=backoff)
         case _:

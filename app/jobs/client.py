@@ -18,9 +18,9 @@ from ..domain.job import Enqueued, NewJob
 from ..domain.outbox import OutboxId, StagedJob
 from ..drivers.outbox import Stager, outbox_of
 from ..drivers.protocol import JobDriver
+from ..steps.repeat import until_known
 from .admission import Admission
 from .jobtype import JobType
-from .repeat import until_known
 from .request import EnqueueRequest
 
 # What each call to the store is made inside of: a run holds its own cancellation back there.
@@ -70,6 +70,10 @@ class Client:
         client._guard = guard
         return client
 
+    def admit(self, job_type: JobType, request: EnqueueRequest) -> NewJob:
+        """Admit one job without storing it, as a run does whose suspension stores it. Raises what admission raises."""
+        return self._admission.admit(job_type, self._attributed(request))
+
     async def enqueue(self, job_type: JobType, request: EnqueueRequest) -> Enqueued:
         """Admit and store one job; durable when this returns.
 
@@ -77,7 +81,7 @@ class Client:
         and `JobDriver.enqueue` raise. After `DRIVER_UNAVAILABLE` it is still unknown whether the job was stored: with
         an idempotency key, enqueue again.
         """
-        job = self._admission.admit(job_type, self._attributed(request))
+        job = self.admit(job_type, request)
         return await until_known(lambda: self._in_store(self._driver.enqueue(job)))
 
     async def enqueue_many(self, job_type: JobType, requests: Iterable[EnqueueRequest]) -> tuple[Enqueued, ...]:
@@ -115,7 +119,7 @@ class Client:
     ) -> tuple[StagedJob, ...]:
         """Do the same from code that does not await, in a session of such code. Raises what `stage` raises."""
         stager = self._outbox()
-        jobs = [self._admission.admit(job_type, self._attributed(request)) for request in requests]
+        jobs = [self.admit(job_type, request) for request in requests]
         stager.stage_now(session, jobs)
         return _staged(jobs)
 
@@ -134,7 +138,7 @@ class Client:
                 raise RequestInvalid(
                     f"more than {MOST_AT_ONCE} jobs at once", fix=f"enqueue at most {MOST_AT_ONCE} in one call"
                 )
-            jobs.append(self._admission.admit(job_type, self._attributed(request)))
+            jobs.append(self.admit(job_type, request))
             if len(jobs) % _ADMITTED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         return jobs

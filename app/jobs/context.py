@@ -1,20 +1,21 @@
 """What a body learns about the attempt it runs in: the job, its counters, its signal.
 
-Read only: nothing a body does here changes the store, except `enqueue`. Built by the worker for each attempt, as a face
-of the claimed job, since most bodies ask for little of it.
+Read only, but for what a body enqueues, records as steps and says of itself. Built by the worker for each attempt, as a
+face of the claimed job, since most bodies ask for little of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, TypeVar, Unpack, cast
+from typing import Any, Protocol, TypeVar, Unpack, cast
 from uuid import UUID
 
+from ..domain.errors import RequestInvalid
 from ..domain.job import ClaimedJob, Enqueued, JobId, RunId
 from ..domain.json_text import decode
+from ..steps.api import Steps
 from .options import EnqueueOptions
-from .planned import refuse
 from .signal import RunSignal
 
 PayloadT_contra = TypeVar("PayloadT_contra", contravariant=True)
@@ -32,15 +33,44 @@ class Enqueueable(Protocol[PayloadT_contra]):
         ...
 
 
+class Desk(Protocol):
+    """What a worker does for the bodies it runs. `log` and `progress` may be called from any thread."""
+
+    def steps(self, job: ClaimedJob) -> Steps:
+        """Open the durable steps of an attempt; asked once.
+
+        Raises:
+            RequestInvalid: its body is a plain `def`.
+        """
+        ...
+
+    def progress(self, job: ClaimedJob, value: float, message: str | None) -> None:
+        """Keep how far a run has come."""
+        ...
+
+    def log(self, job: ClaimedJob, message: str) -> None:
+        """Keep a line of a run."""
+        ...
+
+
 class JobContext:
     """The attempt at hand: a face of the claimed job that a body can only read."""
 
-    __slots__ = ("_job", "_meta", "_signal")
+    __slots__ = ("_desk", "_job", "_meta", "_signal", "_steps")
 
-    def __init__(self, job: ClaimedJob, *, signal: RunSignal, meta: Mapping[str, object] = _NO_META) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        *,
+        signal: RunSignal,
+        meta: Mapping[str, object] = _NO_META,
+        desk: Desk | None = None,
+    ) -> None:
         self._job = job
         self._signal = signal
         self._meta = meta
+        self._desk = desk
+        self._steps: Steps | None = None
 
     def __repr__(self) -> str:
         return f"JobContext(id={self.id}, name={self.name!r}, attempt={self.attempt}, claim_no={self.claim_no})"
@@ -48,12 +78,12 @@ class JobContext:
     @property
     def id(self) -> JobId:
         """Give the job's id."""
-        return _plain(self._job.token.job_id)
+        return plain_id(self._job.token.job_id)
 
     @property
     def run_id(self) -> RunId:
         """Give the id of the run this job belongs to: its own, unless it is part of a larger one."""
-        return _plain(self._job.run_id)
+        return plain_id(self._job.run_id)
 
     @property
     def name(self) -> str:
@@ -123,7 +153,7 @@ class JobContext:
     @property
     def parent_id(self) -> JobId | None:
         """Give the id of the job that enqueued this one."""
-        return None if self._job.parent_id is None else _plain(self._job.parent_id)
+        return None if self._job.parent_id is None else plain_id(self._job.parent_id)
 
     @property
     def enqueued_by(self) -> str | None:
@@ -156,39 +186,44 @@ class JobContext:
         return await job.enqueue(payload, **options)
 
     @property
-    def step(self) -> NoReturn:
-        """Durable steps. Not built.
+    def step(self) -> Steps:
+        """Give the durable steps of the run: what they did is recorded, and not done again by a later attempt.
 
         Raises:
-            NotImplementedYet: always.
+            RequestInvalid: the body is a plain `def`, or no worker runs it.
         """
-        refuse("ctx.step", "split the work into jobs and enqueue the next one with ctx.enqueue")
+        if self._steps is None:
+            self._steps = self._served("ctx.step").steps(self._job)
+        return self._steps
 
-    def progress(self, *_args: object) -> NoReturn:
-        """Report how far a run has come. Not built.
+    def progress(self, value: float, message: str | None = None) -> None:
+        """Say how far the run has come, from 0 to 1, for whoever looks at it. Any thread, at any rate.
 
-        Raises:
-            NotImplementedYet: always.
+        Kept in the background, the latest value only, at most 256 characters of the message; never fails the body.
         """
-        refuse("ctx.progress", "write to a logger of your own")
+        self._served("ctx.progress").progress(self._job, value, message)
 
-    def log(self, *_args: object) -> NoReturn:
-        """Keep a line with the run. Not built.
+    def log(self, message: str) -> None:
+        """Keep a line with the run, for whoever looks at it. Any thread.
 
-        Raises:
-            NotImplementedYet: always.
+        Kept in the background: the first 1,000 lines of a run, at most 2,048 characters of each; never fails the body.
         """
-        refuse("ctx.log", "write to a logger of your own")
+        self._served("ctx.log").log(self._job, message)
+
+    def _served(self, what: str) -> Desk:
+        if self._desk is None:
+            raise RequestInvalid(f"{what} has no store here", fix="have a worker run the job: enqueue it")
+        return self._desk
 
 
-def context_of(job: ClaimedJob, *, signal: RunSignal) -> JobContext:
-    """Give the context of a claimed job."""
+def context_of(job: ClaimedJob, *, signal: RunSignal, desk: Desk | None = None) -> JobContext:
+    """Give the context of a claimed job; `desk` serves what it asks the store for."""
     meta = _NO_META
     if job.meta is not None and isinstance(decoded := decode(job.meta), dict):
         meta = MappingProxyType(decoded)
-    return JobContext(job, signal=signal, meta=meta)
+    return JobContext(job, signal=signal, meta=meta, desk=desk)
 
 
-def _plain(value: IdT) -> IdT:
+def plain_id(value: IdT) -> IdT:
     """Give an id as the standard library's UUID: encoders that ask for the exact type refuse a store's own class."""
     return value if type(value) is UUID else cast("IdT", UUID(int=value.int))

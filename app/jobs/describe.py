@@ -106,6 +106,8 @@ def _policy(policy: JobPolicy) -> dict[str, object]:
         "dedupe_for_ms": milliseconds(policy.dedupe_for),
         "terminal_on": [f"{kind.__module__}.{kind.__qualname__}" for kind in policy.terminal_on],
         "abort": policy.abort,
+        "step_timeout_ms": milliseconds(policy.step_timeout),
+        "event_poll_ms": milliseconds(policy.event_poll),
     }
 
 

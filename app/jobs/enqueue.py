@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..domain.errors import OutboxNoTx, PayloadInvalid, RequestInvalid
+from ..steps.encoding import UnencodableError, encode_value
 from .client import current_session
 from .describe import Declared
-from .encoding import UnencodableError, encode_value
 from .request import EnqueueRequest, refuse_request
 
 _FIELDS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])

@@ -10,15 +10,16 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
 
 from pydantic import BaseModel
 
 from ..domain.errors import JobNameTaken, SettingsInvalid
-from ..domain.job import NAME_PATTERN, Enqueued
+from ..domain.job import NAME_PATTERN, ClaimedJob, Enqueued, NewJob
 from ..domain.outbox import StagedJob
+from ..steps.values import from_text
 from .client import current_client
-from .context import JobContext
+from .context import JobContext, plain_id
 from .enqueue import request_of, requests_of, session_of
 from .jobtype import JobType
 from .options import EnqueueOptions, ManyOptions, StageManyOptions, StageOptions
@@ -138,6 +139,24 @@ class JobHandle(Generic[PayloadT, ResultT]):
         client = current_client()
         session = session_of(options | {"mode": "required"})
         return client.stage_now(self.job_type, [request_of(self, payload, options)], session)[0]
+
+    def child(self, payload: PayloadT, parent: ClaimedJob, options: Mapping[str, Any]) -> NewJob:
+        """Admit one job as a child of another, with the current client's rules; nothing is stored.
+
+        It is of its parent's tenant where the job type declares none. Raises what `enqueue` raises before it stores.
+        """
+        given: dict[str, Any] = {**options, "parent_id": plain_id(parent.token.job_id)}
+        if self.job_type.tenant_rule is None:
+            given.setdefault("tenant", parent.tenant)
+        return current_client().admit(self.job_type, request_of(self, payload, given))
+
+    def result_of(self, text: str | None) -> ResultT:
+        """Give the result of a job of this type from its stored text.
+
+        Raises:
+            UndecodableError: it does not fit the return annotation.
+        """
+        return cast("ResultT", from_text(self.signature.result, text))
 
 
 class JobFunction(JobHandle[PayloadT, ResultT], Generic[PayloadT, ResultT, Params, ReturnT_co]):

@@ -5,13 +5,11 @@ Called by the worker for each attempt. Neither function runs the body.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from ..domain.errors import JsonInvalid, PayloadTooLarge, ResultInvalid
-from ..domain.json_text import KIB, JsonLimits, decode
+from ..domain.json_text import KIB
+from ..steps.values import to_text
 from .context import JobContext
-from .encoding import UnencodableError, encode_value, refuse_silent_losses
 from .handle import JobHandle
 from .jobtype import parse_payload
 
@@ -38,19 +36,4 @@ def encode_result(handle: JobHandle[Any, Any], value: object, *, max_bytes: int 
     """
     if value is None and handle.signature.may_give_nothing:
         return None
-    try:
-        refuse_silent_losses(value)
-        result = handle.signature.result
-        text = encode_value(partial(result.dump_json, value), partial(result.dump_python, value))
-        decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
-    except (UnencodableError, JsonInvalid) as exc:
-        raise ResultInvalid(
-            f"the result of {handle.name} cannot be stored: {exc.args[0]}",
-            fix="return what the return annotation says, in values that JSON can carry",
-        ) from exc
-    except PayloadTooLarge as exc:
-        raise ResultInvalid(
-            f"the result of {handle.name} is too large: {exc.cause}",
-            fix="store the data elsewhere and return a reference to it",
-        ) from exc
-    return None if value is None else text
+    return to_text(handle.signature.result, value, of=f"the result of {handle.name}", max_bytes=max_bytes)

@@ -31,10 +31,8 @@ Abort = Literal["cancel", "signal"]
 Rule: TypeAlias = str | Callable[[Any], str]
 
 _NAME = re.compile(NAME_PATTERN)
-_DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for")
+_DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for", "step_timeout", "event_poll")
 _PLANNED = {
-    "step_timeout": "steps are not built; bound the whole attempt with timeout=",
-    "event_poll": "events are not built; leave event_poll= out",
     "limits": "leave limits= out and bound the queue's workers instead",
     "rate": "leave rate= out and raise RetryAfter from the body instead",
     "retention": "leave retention= out; the service's own retention applies to every job type",
@@ -72,7 +70,9 @@ class JobPolicy:
 
     `timeout` bounds one attempt's running time, `deadline` the wall time from enqueue, `max_queue_time` the wait for
     the first start. Errors of the types in `terminal_on` are not retried. With `abort="signal"` a body is told to stop
-    and never cancelled. `priority` is 0 to 9, lower first.
+    and never cancelled. `priority` is 0 to 9, lower first. `step_timeout` bounds one step's running time.
+    `event_poll` is how often the store is searched for waiting runs that a wake-up missed: the least of a worker's job
+    types counts, 30 s without any.
     """
 
     queue: str = DEFAULT_QUEUE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,6 +20,7 @@ from ..domain.errors import JobNameTaken, OutlastError, SettingsInvalid
 from .handle import JobHandle
 
 ENTRY_POINT_GROUP = "outlast.jobs"
+EVENT_POLL = timedelta(seconds=30)
 _OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("jobs", "domain"))
 
 AnyHandle: TypeAlias = JobHandle[Any, Any]
@@ -72,6 +74,12 @@ class Registry:
     def get(self, name: str) -> AnyHandle | None:
         """Give the handle of a name, None for a name that is not here."""
         return self._by_name.get(name)
+
+    @property
+    def event_poll(self) -> timedelta:
+        """Give how often to search the store for waiting runs that a wake-up missed: the least that a type asks for."""
+        asked = (handle.policy.event_poll for handle in self._by_name.values())
+        return min((poll for poll in asked if poll is not None), default=EVENT_POLL)
 
     def __iter__(self) -> Iterator[AnyHandle]:
         return iter([self._by_name[name] for name in sorted(self._by_name)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, assert_never, get_args
+from typing import Literal, get_args
 
 from structlog.typing import FilteringBoundLogger
 
@@ -19,24 +19,17 @@ from ..domain.job import ClaimedJob, JobId
 from ..domain.outcome import (
     KIND_OF,
     RULE_OF,
-    Cancelled,
-    Completed,
-    DeadLettered,
-    Held,
-    Interrupted,
     Outcome,
     OutcomeKind,
-    Retried,
     SettleAnswer,
-    Snoozed,
 )
 from ..domain.snapshot import Expired, Reaped, Stats
-from .facts import code_of, kind_of, lasted, of_job, of_taken
+from .facts import code_of, lasted, of_job, of_taken
 from .metrics import Metrics
 from .telemetry_outbox import OutboxEvents
 from .throttle import Throttle
+from .worded import Level, worded
 
-Level = Literal["debug", "info", "warning", "error"]
 Tap = Callable[[str, Mapping[str, object]], None]
 Phase = Literal["", "accept", "inflight", "close"]
 
@@ -79,8 +72,19 @@ class Telemetry(OutboxEvents):
         if self._is_heard("debug"):
             self._say("debug", "attempt.started", **of_job(job))
 
-    def attempt_settled(self, job: ClaimedJob, outcome: Outcome, seconds: float, *, is_blocking: bool = False) -> None:
-        """The store has taken an outcome; only now does anything count. `is_blocking`: the body held the loop."""
+    def attempt_settled(
+        self,
+        job: ClaimedJob,
+        outcome: Outcome,
+        seconds: float,
+        *,
+        is_blocking: bool = False,
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        """The store has taken an outcome; only now does anything count. `is_blocking`: the body held the loop.
+
+        `facts` are those of its run's steps.
+        """
         kind = KIND_OF[type(outcome)]
         metrics = self.metrics.kind(job.name, job.queue)
         metrics.attempt_seconds.observe(seconds)
@@ -90,12 +94,18 @@ class Telemetry(OutboxEvents):
             self.metrics.interrupted.labels(**self.metrics.labels(job.name, job.queue)).inc()
         if kind is OutcomeKind.COMPLETED and not self._is_heard("info"):
             return
-        level, event, facts = _worded(outcome)
+        level, event, words = worded(outcome)
+        facts = words if facts is None else {**words, **facts}
         if kind is OutcomeKind.INTERRUPTED and job.counters.interrupts + 1 >= _MANY_INTERRUPTS:
             level, facts = "warning", {**facts, "interrupts": job.counters.interrupts + 1}
         if is_blocking:
             facts = {**facts, "blocking": True}
         self._say(level, event, outcome=kind.value, duration_ms=round(seconds * 1000, 1), **of_job(job), **facts)
+
+    def suspension_swallowed(self, job: ClaimedJob, error: str | None) -> None:
+        """A body caught the exception that suspends its run and went on; the run is suspended all the same."""
+        fix = "let BaseException pass in the body: catch Exception, and clean up in finally"
+        self._say("warning", "suspension.swallowed", error=error, fix=fix, **of_job(job))
 
     def attempt_superseded(self, job: ClaimedJob, by: SettleAnswer, seconds: float | None) -> None:
         """An attempt ended after its claim was cancelled or deleted: nothing was stored, and nothing is wrong."""
@@ -317,23 +327,3 @@ class Telemetry(OutboxEvents):
             tap(event, facts)
         if self._log is not None:
             getattr(self._log, level)(event, **facts)
-
-
-def _worded(outcome: Outcome) -> tuple[Level, str, dict[str, object]]:
-    match outcome:
-        case Completed(late=late):
-            return "info", "attempt.completed", {"late": late}
-        case Snoozed(delay=delay):
-            return "info", "attempt.suspended", {"delay_ms": round(delay.total_seconds() * 1000)}
-        case Retried(error=error, delay=delay):
-            return "warning", "attempt.retried", {"delay_ms": round(delay.total_seconds() * 1000), **kind_of(error)}
-        case DeadLettered(error=error, reason=reason):
-            return "error", "attempt.dead", {"reason": reason.value, **kind_of(error)}
-        case Interrupted(cause=cause, error=error):
-            return "info", "attempt.interrupted", {"cause": cause, **kind_of(error)}
-        case Cancelled(reason=reason):
-            return "info", "attempt.cancelled", {"reason": reason}
-        case Held(reason=reason, error=error):
-            return "warning", "attempt.held", {"reason": reason, **kind_of(error)}
-        case _:
-            assert_never(outcome)

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
-from ..domain.errors import OutlastError
-from ..domain.verdict import Ended, Raised, Returned, Suspending, Unstorable
+from ..domain.errors import OutlastError, PayloadInvalid
+from ..domain.verdict import Ended, Mismatched, Raised, Returned, Suspending, Unstorable, Waiting
 from ..jobs.client import Client, be_current
 from ..jobs.context import JobContext, context_of
 from ..jobs.exits import RetryAfter, Snooze, Terminal
 from ..jobs.invoke import bind, encode_result
 from ..observability.logging import Correlator
 from ..observability.telemetry import Telemetry
+from ..steps.suspension import Suspension
 from .containment import enter_body
+from .desk import Desk, store_now
 from .error_info import error_info, leaves
+from .options import WorkerOptions
 from .roster import Run
 
 _NOTHING = Returned(result=None)
+
+
+class _PayloadRefusedError(Exception):
+    """The job's model refuses its payload; the cause says why. No body has raised it."""
 
 
 class Call:
@@ -40,12 +47,20 @@ class Caller:
     """Calls bodies. `client` is what they enqueue with, else the ambient one."""
 
     def __init__(
-        self, *, telemetry: Telemetry, monotonic: Callable[[], float], client: Client | None, result_max_bytes: int
+        self,
+        *,
+        telemetry: Telemetry,
+        monotonic: Callable[[], float],
+        client: Client | None,
+        options: WorkerOptions,
+        desk: Desk,
     ) -> None:
         self._telemetry = telemetry
         self._monotonic = monotonic
         self._client = client
-        self._result_max_bytes = result_max_bytes
+        self._desk = desk
+        self._code_version = options.code_version
+        self._result_max_bytes = options.result_max_bytes
         self._correlator = Correlator("job_id", "job", "attempt")
 
     def prepare(self, run: Run) -> Call:
@@ -56,7 +71,7 @@ class Caller:
         if timeout is not None or job.deadline_in is not None:
             deadline_in = None if job.deadline_in is None else left_of(run, run.started_at)
             run.signal.arm(timeout=timeout, deadline_in=deadline_in)
-        context = context_of(job, signal=run.signal)
+        context = context_of(job, signal=run.signal, desk=self._desk)
         self._telemetry.attempt_started(job)
         return Call(run, context)
 
@@ -66,9 +81,11 @@ class Caller:
             call = self.prepare(run)
             args, kwargs = self._enter(call, task)
             value = await cast("Awaitable[object]", run.handle.body(*args, **kwargs))
+            if run.recorder is not None or run.may_have_waits:
+                await self._desk.open(run).finish()
         except BaseException as exc:  # noqa: BLE001 - a body may raise anything, and only its own attempt ends
-            return self._how_it_ended(exc, run)
-        return self._returned(value, run)
+            return self._stands(run, exc) or self._how_it_ended(exc, run)
+        return self._stands(run, None) or self._returned(value, run)
 
     def in_thread(self, call: Call) -> Ended:
         """Call a `def`; gives how it ended and never raises."""
@@ -79,6 +96,21 @@ class Caller:
             return self._how_it_ended(exc, call.run)
         return self._returned(value, call.run)
 
+    def _stands(self, run: Run, error: BaseException | None) -> Ended | None:
+        """Give what the run's steps have made of the attempt, whatever its body made of that; None: nothing."""
+        recorder = run.recorder
+        if recorder is None:
+            return None
+        if (diverged := recorder.diverged) is not None:
+            recorded_by = diverged.details["code_version"]
+            version = None if recorded_by == self._code_version else str(recorded_by)
+            return Mismatched(error=error_info(diverged), reason=diverged.cause, version=version)
+        if not (waits := recorder.waits):
+            return None
+        if error is None or not any(isinstance(leaf, Suspension) for leaf in leaves(error)):
+            self._telemetry.suspension_swallowed(run.job, None if error is None else type(error).__name__)
+        return Waiting(waits=waits)
+
     def _enter(self, call: Call, task: asyncio.Task[Any] | None) -> tuple[tuple[object, ...], dict[str, object]]:
         """Make the current context the body's own, which names the job on what it logs; gives its arguments."""
         run = call.run
@@ -87,7 +119,10 @@ class Caller:
         self._correlator.put(str(job.token.job_id), job.name, job.counters.attempt)
         if self._client is not None:
             be_current(self._client.guarded(run.signal.in_store))
-        return bind(run.handle, job.payload, call.context)
+        try:
+            return bind(run.handle, job.payload, call.context)
+        except PayloadInvalid as error:
+            raise _PayloadRefusedError from error
 
     def _returned(self, value: object, run: Run) -> Ended:
         try:
@@ -98,20 +133,19 @@ class Caller:
 
     def _how_it_ended(self, error: BaseException, run: Run) -> Ended:
         """Sort an error: a snooze wherever it is found, else a failure with what it says about retrying."""
+        if isinstance(error, _PayloadRefusedError) and error.__cause__ is not None:
+            refused = error_info(error.__cause__)
+            return Mismatched(error=refused, reason=refused.message, or_dead=True)
         inside = tuple(leaves(error))
         for leaf in inside:
             if isinstance(leaf, Snooze):
                 return Suspending(delay=leaf.delay)
-        waits = [leaf.delay_from(self._store_now(run)) for leaf in inside if isinstance(leaf, RetryAfter)]
+        waits = [leaf.delay_from(store_now(run, self._monotonic())) for leaf in inside if isinstance(leaf, RetryAfter)]
         return Raised(
             error=error_info(error),
             is_terminal=any(_is_terminal(leaf, run) for leaf in (error, *inside)),
             retry_after=max(waits, default=None),
         )
-
-    def _store_now(self, run: Run) -> datetime:
-        """Reckon the store's time from the claim on: this machine's own clock may be wrong."""
-        return run.job.claimed_at + timedelta(seconds=self._monotonic() - run.claimed_at)
 
 
 def timeout_of(run: Run) -> timedelta | None:

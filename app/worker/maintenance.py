@@ -1,4 +1,4 @@
-"""What any worker does for the whole store: promote what is due, take over from workers that are gone, expire, count.
+"""What any worker does for the whole store: promote and wake what is due, take over, expire, release, count.
 
 No leader: every verb is safe to run anywhere at any time. One look says what there is to do and when the next delayed
 job is due; the sweeps run only when it found something. After a look or sweep of its own that failed, or that took
@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..domain.errors import OutlastError
+from ..domain.job import JobId
 from ..domain.snapshot import Due, Expired, Reaped
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
@@ -25,6 +26,7 @@ T = TypeVar("T")
 
 # Looks for others' jobs are at least this far apart: how late one can become ready that another process delayed.
 PROMOTE_SECONDS = 1.0
+_PROMOTE, _WAKE = "promote", "wake"
 _BATCH = 1000
 _LONGEST_REST_SECONDS = 10.0  # the floor under wake-ups that can be lost
 _SOONEST_SECONDS = 0.005  # due rows are looked for this much after they are due, not before
@@ -44,6 +46,7 @@ class Maintenance:
         may_reap: Callable[[], bool],
         roll: Callable[[], float],
         monotonic: Callable[[], float],
+        poll_waits: timedelta,
     ) -> None:
         self._driver = driver
         self._options = options
@@ -53,7 +56,8 @@ class Maintenance:
         self._may_reap = may_reap
         self._roll = roll
         self._monotonic = monotonic
-        self._due: list[float] = []
+        self._poll_waits_seconds = poll_waits.total_seconds()
+        self._due: list[tuple[float, str]] = []  # by instant, and the verb that has work then
         self._look_changed = asyncio.Event()
         self._looked_at = self._look_at = monotonic()
         self._is_listening = False
@@ -63,8 +67,15 @@ class Maintenance:
 
     def due_in(self, delay: timedelta) -> None:
         """Look again when a job of this worker's becomes due, if that is sooner than the next look."""
+        self._due_in(delay, _PROMOTE)
+
+    def wakes_in(self, delay: timedelta) -> None:
+        """Do the same when a wait of a run that this worker suspended is due."""
+        self._due_in(delay, _WAKE)
+
+    def _due_in(self, delay: timedelta, verb: str) -> None:
         if delay < self._options.sweep:
-            heapq.heappush(self._due, self._monotonic() + delay.total_seconds() + _SOONEST_SECONDS)
+            heapq.heappush(self._due, (self._monotonic() + delay.total_seconds() + _SOONEST_SECONDS, verb))
             self._look_changed.set()
 
     def delayed(self) -> None:
@@ -81,13 +92,15 @@ class Maintenance:
         self._reap_from = self._monotonic() + self._options.lease.total_seconds()
 
     async def promote(self) -> None:
-        """Look for what is due and make due jobs ready, also when one of this worker's is due, until leaving."""
+        """Look for what is due, make due jobs ready and end due waits, those of its own at once, until leaving."""
         while not self._leaving.is_set():
-            is_due = self._is_own_due()
+            due = self._own_due()
             if self._look_at <= self._monotonic():  # also while something of one's own is always due
-                is_due = await self._finds_due() or is_due
-            if is_due:
+                due |= await self._finds_due()
+            if _PROMOTE in due:
                 await self._while_full(self._promote)
+            if _WAKE in due:
+                await self._while_full(self._wake)
             await self._until_look()
 
     async def sweep(self) -> None:
@@ -100,9 +113,25 @@ class Maintenance:
                 await self._while_full(self._expire)
             if found is not None and found.must_reap:
                 await self._while_full(self._reap)
+            if found is not None and found.must_release:
+                await self._while_full(self._release)
 
-    async def _finds_due(self) -> bool:
-        """Look: hand the sweep its part, set the time of the next look; True when a delayed job is due."""
+    async def sweep_waits(self) -> None:
+        """Look at all suspended jobs, now and then, for ends of children that nobody told them of, until leaving."""
+        while not self._leaving.is_set():
+            await self._rest(self._poll_waits_seconds)
+            after: JobId | None = None
+            while not self._leaving.is_set():
+                swept = await self._try("sweep_waits", self._driver.sweep_waits(after, _BATCH))
+                if swept is not None and swept.woken:
+                    self._on_ready()
+                if swept is None or swept.next_after is None:
+                    break
+                after = swept.next_after
+                await asyncio.sleep(0)  # a store in this process answers without giving way
+
+    async def _finds_due(self) -> set[str]:
+        """Look: hand the sweep its part, set the time of the next look; gives the verbs that have work now."""
         began = self._looked_at = self._monotonic()
         self._look_at = began + self._rest_seconds
         due = await self._try("due", self._driver.due())
@@ -110,15 +139,17 @@ class Maintenance:
         now = self._looked_at = self._monotonic()
         self._look_at += now - began
         if due is None:
-            return False
-        if due.must_expire or due.must_reap:
+            return set()
+        if due.must_expire or due.must_reap or due.must_release:
             self._found = due
             self._has_found.set()
-        if due.promote_in is None:
-            return False
-        wait = due.promote_in.total_seconds()
-        self._look_by(now + max(wait + _SOONEST_SECONDS, self._spacing))
-        return wait <= 0
+        verbs = set[str]()
+        for verb, wait in ((_PROMOTE, due.promote_in), (_WAKE, due.wake_in)):
+            if wait is not None:
+                self._look_by(now + max(wait.total_seconds() + _SOONEST_SECONDS, self._spacing))
+                if wait <= timedelta():
+                    verbs.add(verb)
+        return verbs
 
     @property
     def _rest_seconds(self) -> float:
@@ -132,6 +163,18 @@ class Maintenance:
 
     async def _promote(self) -> int:
         count = await self._try("promote", self._driver.promote(_BATCH)) or 0
+        if count:
+            self._on_ready()
+        return count
+
+    async def _wake(self) -> int:
+        count = await self._try("wake", self._driver.wake(_BATCH)) or 0
+        if count:
+            self._on_ready()
+        return count
+
+    async def _release(self) -> int:
+        count = await self._try("release_due", self._driver.release_due(_BATCH)) or 0
         if count:
             self._on_ready()
         return count
@@ -191,15 +234,15 @@ class Maintenance:
         """Wait for the next look, or for the instant a job of this worker's is due."""
         while not self._leaving.is_set():
             self._look_changed.clear()
-            until = min(self._look_at, self._due[0]) if self._due else self._look_at
+            until = min(self._look_at, self._due[0][0]) if self._due else self._look_at
             now = self._monotonic()
             if until <= now:
                 return
             await first_of(self._leaving, self._look_changed, within=until - now)
 
-    def _is_own_due(self) -> bool:
-        """Say whether a job of this worker's is due, and forget those that are."""
-        now, count = self._monotonic(), len(self._due)
-        while self._due and self._due[0] <= now:
-            heapq.heappop(self._due)
-        return len(self._due) < count
+    def _own_due(self) -> set[str]:
+        """Give the verbs that have work for jobs of this worker's that are due, and forget those."""
+        now, verbs = self._monotonic(), set[str]()
+        while self._due and self._due[0][0] <= now:
+            verbs.add(heapq.heappop(self._due)[1])
+        return verbs

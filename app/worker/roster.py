@@ -15,6 +15,7 @@ from ..domain.outcome import Outcome, SettleAnswer
 from ..domain.snapshot import Revocation
 from ..domain.verdict import Reason
 from ..jobs.handle import JobHandle
+from ..steps.recorder import Recorder
 from .lease import Lease
 from .run_signal import RunSignal
 
@@ -25,7 +26,7 @@ class Run:
 
     `has_begun` once its body is to be called, `has_ended` once that has returned or raised; `task` runs it meanwhile,
     on the loop. `is_cancelled` if it was told to end before it was called.
-    `stored` is the outcome that the store has taken.
+    `stored` is the outcome that the store has taken. `recorder` is there once the body has asked for its steps.
     """
 
     job: ClaimedJob
@@ -40,6 +41,7 @@ class Run:
     is_cancelled: bool = False
     superseded_by: SettleAnswer | None = None
     stored: Outcome | None = None
+    recorder: Recorder | None = field(default=None, repr=False)
     is_closed: bool = False
     is_settled: bool = False
     is_blocking: bool = False
@@ -53,6 +55,18 @@ class Run:
     def is_body_running(self) -> bool:
         """Say whether the body was called, or will be, and has not ended."""
         return self.has_begun and not self.has_ended
+
+    @property
+    def may_have_waits(self) -> bool:
+        """Say whether the store may hold waits of this job's run.
+
+        Known once the body has asked for its steps. Until then, a job that was claimed more often than it failed, was
+        interrupted or crashed has given its worker back before, or was retried by hand.
+        """
+        if self.recorder is not None and self.recorder.is_loaded:
+            return self.recorder.has_waits
+        counters = self.job.counters
+        return counters.claim_no > counters.attempt + counters.interrupts + counters.crashes
 
     def cancel_body(self) -> None:
         """Cancel the body; one that has not been called yet never is."""
@@ -95,6 +109,11 @@ class Roster:
         """Let a run go; False when it had gone before."""
         with self._lock:
             return self._runs.pop(run.job.token.fence, None) is not None
+
+    def run_of(self, token: ClaimToken) -> Run | None:
+        """Give the run of a claim."""
+        with self._lock:
+            return self._runs.get(token.fence)
 
     def runs(self) -> tuple[Run, ...]:
         """Give all runs."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from ..domain.errors import Internal, JobTimeout, ResultInvalid
+from ..domain.errors import Internal, JobTimeout, RequestInvalid, ResultInvalid
 from ..domain.outcome import (
     KIND_OF,
     Completed,
@@ -25,21 +25,28 @@ from ..domain.outcome import (
     Retried,
     SettleAnswer,
     Snoozed,
+    Suspended,
 )
 from ..domain.state import DeadReason
 from ..domain.verdict import Budget, Ended, Raised, Returned, verdict
 from ..jobs.client import Client
 from ..observability.telemetry import Telemetry
 from .bodies import Bodies
+from .desk import Desk, store_now
+from .error_info import error_info
 from .execute import Caller, left_of, timeout_of
 from .options import WorkerOptions
 from .roster import Run
+from .scribe import Scribe
 from .settler import Pending, Settler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every run works with. `on_due` hears when a wait ends, `on_fault` what went wrong in our own code."""
+    """What every run works with.
+
+    `on_due` hears when a delayed job is due, `on_wait` when a suspended one is, `on_fault` what went wrong in our code.
+    """
 
     options: WorkerOptions
     telemetry: Telemetry
@@ -48,13 +55,19 @@ class Bench:
     roll: Callable[[], float]
     monotonic: Callable[[], float]
     client: Client | None
+    desk: Desk
+    scribe: Scribe
     on_due: Callable[[timedelta], None]
+    on_wait: Callable[[timedelta], None]
     on_fault: Callable[[BaseException], None]
 
 
 _DONE = Completed()
 _TOO_LATE = ErrorInfo(
     type=JobTimeout.__name__, message="the job's deadline passed before it began", code=JobTimeout.code
+)
+_REFUSED = ErrorInfo(
+    type=ResultInvalid.__name__, message="the store refused the outcome of this attempt", code=ResultInvalid.code
 )
 
 
@@ -69,7 +82,8 @@ class Carrier:
             telemetry=bench.telemetry,
             monotonic=bench.monotonic,
             client=bench.client,
-            result_max_bytes=bench.options.result_max_bytes,
+            options=bench.options,
+            desk=bench.desk,
         )
         self._bodies = Bodies(caller=caller, pool=bench.pool, monotonic=bench.monotonic, on_ended=self._body_ended)
 
@@ -154,7 +168,8 @@ class Carrier:
 
     def _store(self, run: Run, outcome: Outcome) -> None:
         run.is_closed = True
-        self._bench.settler.put(Pending(run=run, outcome=outcome, on_answer=self._answered))
+        pending = Pending(run=run, outcome=outcome, on_answer=self._answered)
+        self._bench.scribe.after(run.job.token, partial(self._bench.settler.put, pending))
 
     def _answered(self, run: Run, stored: Outcome, answer: SettleAnswer | None) -> None:
         try:
@@ -168,14 +183,25 @@ class Carrier:
         if answer is SettleAnswer.SETTLED:
             run.stored = stored
             seconds = _seconds(run, self._bench)
-            self._bench.telemetry.attempt_settled(run.job, stored, seconds, is_blocking=run.is_blocking)
+            facts = _facts(run, stored)
+            self._bench.telemetry.attempt_settled(run.job, stored, seconds, is_blocking=run.is_blocking, facts=facts)
             if isinstance(stored, Retried | Snoozed | Interrupted) and stored.delay is not None:
                 # Said when a job that waits is due, so that this worker looks at that instant rather than by chance.
                 self._bench.on_due(stored.delay)
+            elif isinstance(stored, Suspended):
+                self._wakes(run, stored)
             return KIND_OF[type(stored)]
         if answer is not None:
             return self._said_superseded(run, answer)
         return OutcomeKind.LEASE_LOST.value
+
+    def _wakes(self, run: Run, stored: Suspended) -> None:
+        """Say, for the same reason, when a wait of a suspended run is due."""
+        now = store_now(run, self._bench.monotonic())
+        for wait in stored.waits:
+            delay = wait.delay if wait.until is None else wait.until - now
+            if delay is not None:
+                self._bench.on_wait(max(delay, timedelta()))
 
     def _said_superseded(self, run: Run, by: SettleAnswer | None) -> str:
         seconds = None if run.started_at is None else _seconds(run, self._bench)
@@ -194,11 +220,12 @@ class Carrier:
             self._on_over(run)
 
 
-def fallback_of(run: Run, *, roll: Callable[[], float]) -> Outcome:
-    """Give what is stored when the store refuses the outcome itself: an attempt never stays running for its value."""
-    error = ErrorInfo(
-        type=ResultInvalid.__name__, message="the store refused the outcome of this attempt", code=ResultInvalid.code
-    )
+def fallback_of(run: Run, refusal: Exception, *, roll: Callable[[], float]) -> Outcome:
+    """Give what is stored when the store refuses the outcome itself: an attempt never stays running for its value.
+
+    What refuses a suspension is one of the children it calls.
+    """
+    error = _REFUSED if isinstance(refusal, RequestInvalid) else error_info(refusal)
     if _budget(run).is_spent:
         return DeadLettered(error=error, reason=DeadReason.ATTEMPTS_EXHAUSTED)
     return Retried(error=error, delay=_backoff(run, roll))
@@ -210,6 +237,17 @@ def _still_running(run: Run) -> ErrorInfo:
         message="the attempt was closed while its body still ran",
         code=JobTimeout.code if run.is_held else Internal.code,
     )
+
+
+def _facts(run: Run, stored: Outcome) -> dict[str, object] | None:
+    """Say what an attempt has done of its run; nothing of one without steps."""
+    recorder = run.recorder
+    if recorder is None:
+        return None
+    facts: dict[str, object] = {"steps": recorder.steps, "replayed": recorder.replayed}
+    if recorder.reached is not None and not isinstance(stored, Completed | Suspended):
+        facts["step"] = recorder.reached
+    return facts
 
 
 def _budget(run: Run) -> Budget:

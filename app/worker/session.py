@@ -23,9 +23,12 @@ from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
+from ..steps.tools import Tools
+from ..steps.values import Values
 from .arrival import once_there
 from .beside import Beside
 from .claim_loop import ClaimLoop
+from .desk import Desk
 from .drain_watch import DrainWatch
 from .heartbeat import Heartbeat
 from .lease import Lease
@@ -35,6 +38,7 @@ from .options import WorkerOptions
 from .registration import Registration
 from .roster import Roster
 from .run import Bench, fallback_of
+from .scribe import Scribe
 from .settler import Settler
 from .showing import Showing
 from .stall import StallWatch
@@ -80,6 +84,7 @@ class Session:
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
         self._maintenance = self._make_maintenance()
+        self._scribe = Scribe(driver=driver, telemetry=telemetry)
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
         self._bench = self._make_bench()
         self._claims = ClaimLoop(
@@ -155,17 +160,20 @@ class Session:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as parts:
             start_in(parts, self._guarded(self._settler.run()), name="outlast.settle")
+            start_in(parts, self._guarded(self._scribe.run()), name="outlast.scribe")
             start_in(parts, self._guarded(self._watch.beat(self._over)), name="outlast.loop_beat")
             start_in(parts, self._guarded(self._showing.run(self._over)), name="outlast.showing")
             start_in(parts, self._guarded(self._keep_lease()), name="outlast.lease")
             try:
                 async with asyncio.TaskGroup() as runs:
                     start_in(runs, self._claim(), name="outlast.claims")
-                    for sweep in (self._maintenance.promote, self._maintenance.sweep, self._maintenance.count):
+                    maintenance = self._maintenance
+                    for sweep in (maintenance.promote, maintenance.sweep, maintenance.sweep_waits, maintenance.count):
                         start_in(runs, self._guarded(sweep()), name=f"outlast.{sweep.__name__}")
                     await self._serve()
             finally:
                 self._over.set()
+                self._scribe.end()
                 self._settler.give_up()
 
     async def _serve(self) -> None:
@@ -267,6 +275,7 @@ class Session:
             may_reap=lambda: self.registration.lease.may_claim,
             roll=self._kit.roll,
             monotonic=self._kit.monotonic,
+            poll_waits=self._kit.registry.event_poll,
         )
 
     def _make_bench(self) -> Bench:
@@ -278,9 +287,23 @@ class Session:
             roll=self._kit.roll,
             monotonic=self._kit.monotonic,
             client=self._kit.client,
+            desk=self._make_desk(),
+            scribe=self._scribe,
             on_due=self._maintenance.due_in,
+            on_wait=self._maintenance.wakes_in,
             on_fault=self.life.fail,
         )
+
+    def _make_desk(self) -> Desk:
+        options = self._kit.options
+        tools = Tools(
+            store=self._kit.driver,
+            pool=self._pool,
+            values=Values(max_bytes=options.result_max_bytes),
+            monotonic=self._kit.monotonic,
+            code_version=options.code_version,
+        )
+        return Desk(roster=self.roster, tools=tools, scribe=self._scribe, monotonic=self._kit.monotonic)
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(

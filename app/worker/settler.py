@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ..domain.errors import OutlastError, RequestInvalid
 from ..domain.job import ClaimedJob
-from ..domain.outcome import Outcome, SettleAnswer, Settlement
+from ..domain.outcome import Outcome, SettleAnswer, Settlement, Suspended
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
@@ -41,8 +41,15 @@ class Pending:
     @property
     def settlement(self) -> Settlement:
         """Give what is sent."""
-        job = self.run.job
-        return Settlement(job.token, self.fallback or self.outcome, job.key is not None)
+        run, job = self.run, self.run.job
+        return Settlement(
+            job.token,
+            self.fallback or self.outcome,
+            job.key is not None,
+            job.parent_id is not None,
+            run.may_have_waits,
+            *(() if run.recorder is None else (run.recorder.forgets, run.recorder.reached)),
+        )
 
     def answered(self, answer: SettleAnswer | None) -> None:
         """Hand out the answer."""
@@ -74,7 +81,7 @@ class Settler:
         driver: JobDriver,
         telemetry: Telemetry,
         roll: Callable[[], float],
-        fallback: Callable[[Run], Outcome],
+        fallback: Callable[[Run, Exception], Outcome],
     ) -> None:
         self._driver = driver
         self._telemetry = telemetry
@@ -151,9 +158,9 @@ class Settler:
 
     def _fall_back(self, pending: Pending, error: Exception) -> None:
         """Store a failure instead when it was the value that was refused; any other error is not the value's."""
-        if _is_refused_value(error) and pending.fallback is None:
+        if pending.fallback is None and (_is_refused_value(error) or _is_refused_child(error, pending.outcome)):
             self._telemetry.settle_refused(pending.run.job)
-            pending.fallback = self._fallback(pending.run)
+            pending.fallback = self._fallback(pending.run, error)
 
     async def _try(self, batch: Sequence[Pending]) -> Exception | None:
         """Send one statement; on success every answer is handed out."""
@@ -204,6 +211,11 @@ def _is_refused_value(error: Exception) -> bool:
     Missing rights, a broken server or a fault of ours pass or are repaired; no result must be lost to them.
     """
     return isinstance(error, RequestInvalid)
+
+
+def _is_refused_child(error: Exception, outcome: Outcome) -> bool:
+    """Say whether a suspension was refused for a child that it calls: by a taken key, for one."""
+    return isinstance(outcome, Suspended) and isinstance(error, OutlastError) and not error.retryable
 
 
 def _read(pending: Pending, answer: SettleAnswer) -> SettleAnswer:

@@ -10,7 +10,7 @@ import pytest
 from app.domain.errors import DriverUnavailable, JobDuplicate
 from app.domain.job import Enqueued, NewJob
 from app.jobs import Client, job, use_client
-from app.jobs.repeat import until_known
+from app.steps.repeat import until_known
 from tests.unit.jobs_fakes import RememberingStore
 
 

@@ -21,6 +21,7 @@ class End:
     outcome: OutcomeKind
     cause: str
     error: ErrorInfo | None = None
+    step: str | None = None
 
 
 def close_attempt(store: Store, job_id: JobId, running: Running, end: End, *, now: datetime) -> None:
@@ -58,6 +59,7 @@ def _row(store: Store, running: Running, end: End, now: datetime) -> AttemptView
         code_version=None if worker is None else worker.about.code_version,
         started_at=running.claimed_at,
         ended_at=now,
+        step=end.step,
         error=end.error,
     )
 

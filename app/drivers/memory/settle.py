@@ -91,7 +91,7 @@ def _settle_one(store: Store, settlement: Settlement, children: Children, now: d
             target = suspended(store, Suspending(job_id, running, children), waits, now)
         case _:
             target = _next(store, job_id, running, outcome, now)
-    close_attempt(store, job_id, running, end, now=now)
+    close_attempt(store, job_id, running, replace(end, step=settlement.step), now=now)
     store.place(job_id, target)
     if isinstance(outcome, Snoozed | Suspended):  # it has started, and no row of the ledger will say so
         store.envelopes[job_id] = replace(store.envelopes[job_id], start_by=None)

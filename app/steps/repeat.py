@@ -1,7 +1,7 @@
 """A write to the store whose outcome is unknown, repeated until it is known or patience ends.
 
 A COMMIT whose reply was lost may have happened. Ids are minted before the write, so that repeating it under the same
-ids can never make a second job. Called by the client and by control.
+ids can never make a second job. Called by the client, by control and by runs.
 """
 
 from __future__ import annotations

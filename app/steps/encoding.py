@@ -1,7 +1,7 @@
 """Values to JSON text by their declared type, every digit kept and nothing mended on the way.
 
 A value that has no JSON form is refused: a NaN that silently became null would be found by whoever reads it.
-Called for payloads and results.
+Called for payloads, results and the values of steps.
 """
 
 from __future__ import annotations

@@ -1,0 +1,87 @@
+"""Branches of a run side by side: each in a task and an order of its own, all of them to their end.
+
+Called by `ctx.step.gather`. A branch that fails does not stop the others: what they have recorded stays recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..domain.errors import Aborted
+from .branch import WHERE, Branch, Where
+from .recorder import Recorder
+from .suspension import Suspension
+
+
+@dataclass(slots=True)
+class _End:
+    """How a branch ended: with a value, with an error, or not yet."""
+
+    value: object = None
+    error: BaseException | None = None
+    is_suspended: bool = False
+
+
+async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tuple[Any, ...]:
+    """Run branches side by side and give their values in order.
+
+    Raises:
+        Suspension: a branch waits, and all others have ended or wait.
+        Exception: else the first error in declared order, once all branches have ended; `Aborted` before others.
+        RequestInvalid: asked for in a task that is no branch's own, or inside a step.
+    """
+    try:
+        parent = recorder.own_branch("ctx.step.gather")
+    except BaseException:
+        _close(awaitables)
+        raise
+    place = parent.next_place()
+    ends = [_End() for _ in awaitables]
+    async with asyncio.TaskGroup() as group:
+        for index, (awaitable, end) in enumerate(zip(awaitables, ends, strict=True)):
+            branch = Branch(parent.inner(f"{place.number}.{index}"), None)
+            group.create_task(_run(recorder, branch, awaitable, end), name=f"branch {branch.path}")
+    return _joined(recorder, parent, ends)
+
+
+async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], end: _End) -> None:
+    """Run one branch to its end; only a cancellation of the whole gather leaves through here."""
+    task = branch.task = asyncio.current_task()
+    WHERE.set(Where(recorder, branch))
+    try:
+        end.value = await awaitable
+        if not branch.is_suspended:
+            recorder.leave(branch)
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        end.error = error
+    end.is_suspended = branch.is_suspended
+
+
+def _joined(recorder: Recorder, parent: Branch, ends: Sequence[_End]) -> tuple[Any, ...]:
+    if recorder.diverged is not None:
+        raise recorder.diverged
+    errors = [end.error for end in ends if end.error is not None and not end.is_suspended]
+    # A branch that was told to stop has work left that nothing but another attempt does: it does not wait for the rest.
+    if (told := next((error for error in errors if isinstance(error, Aborted)), None)) is not None:
+        raise told
+    if any(end.is_suspended for end in ends):
+        parent.is_suspended = True
+        raise Suspension("a branch of this run waits")
+    if errors:
+        raise errors[0]
+    return tuple(end.value for end in ends)
+
+
+def _close(awaitables: Sequence[Awaitable[Any]]) -> None:
+    """Close what will not be awaited, so that nothing warns of it."""
+    for awaitable in awaitables:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()

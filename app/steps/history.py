@@ -1,0 +1,61 @@
+"""What is recorded of a run, looked up by name and by place: whether the code asks for it as it was recorded.
+
+Reads only. A step's name and its place in the order of its branch both have to match; what is recorded and was never
+asked for is found when a branch ends. Used by the recorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import TypeAlias
+
+from ..domain.step import MAIN_BRANCH, Place, RunHistory, StepKind, StepView, WaitView
+
+Record: TypeAlias = StepView | WaitView
+
+
+class History:
+    """The records of one run: steps that are over, and waits that are not."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self.steps = history.steps
+        self.waits = history.waits
+        self._by_name: dict[str, Record] = {wait.name: wait for wait in history.waits}
+        self._by_name.update((step.name, step) for step in history.steps)
+        self._by_place = {record.place: record for record in self._by_name.values()}
+
+    def at(self, place: Place, name: str, kind: StepKind) -> tuple[Record | None, Record | None]:
+        """Give what answers a step that is asked for, and what is recorded that it does not match; at most one."""
+        here = self._by_place.get(place)
+        if here is not None:
+            return (here, None) if (here.name, here.kind) == (name, kind) else (None, here)
+        return None, self._by_name.get(name)
+
+    def unasked(self, branch: str, asked: Container[str]) -> Record | None:
+        """Give the first record within a branch whose name was not asked for."""
+        left = [record for record in self._within(branch) if record.name not in asked]
+        return min(left, key=lambda record: record.place.number, default=None)
+
+    def _within(self, branch: str) -> Iterator[Record]:
+        return (record for record in self._by_name.values() if is_within(branch, record.place.branch))
+
+
+def is_within(outer: str, branch: str) -> bool:
+    """Say whether a branch is another, or inside it."""
+    return outer in (MAIN_BRANCH, branch) or branch.startswith(f"{outer}.")
+
+
+def number_in(outer: str, place: Place) -> int | None:
+    """Give where a place lies in the order of a branch: its own number, or that of the gather it is inside of."""
+    if place.branch == outer:
+        return place.number
+    if not is_within(outer, place.branch):
+        return None
+    first = place.branch.removeprefix(outer).lstrip(".").split(".", 1)[0]
+    return int(first) if first.isdecimal() else None
+
+
+def said(record: Record) -> str:
+    """Name a record and its place for people."""
+    branch = "" if record.place.branch == MAIN_BRANCH else f" of branch {record.place.branch}"
+    return f"{record.kind.value} step {record.name!r}, number {record.place.number}{branch}"

@@ -1,0 +1,304 @@
+"""One attempt at a run: what it asks for in order, what answers it, what it records and what it waits for.
+
+Everything a body does through `ctx.step` comes through here, on the loop of its worker. The worker reads off it how the
+body ended: a suspension or a divergence stands, whatever the body made of the exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, TypeVar
+
+from ..domain.errors import DriverUnavailable, LeaseLost, ReplayDiverged, RequestInvalid, StepDuplicate
+from ..domain.job import ClaimedJob
+from ..domain.step import (
+    MAIN_BRANCH,
+    STEP_NAME_MOST,
+    NewStep,
+    NewWait,
+    Place,
+    RunHistory,
+    StepKind,
+    StepView,
+    WaitView,
+)
+from ..domain.text import is_printable
+from ..domain.verdict import GONE
+from .branch import WHERE, Branch, Where, own_order_of
+from .history import History, Record, number_in, said
+from .suspension import Suspension
+from .tools import Signal, Tools
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+_MAY_BE_ANYWHERE = frozenset({StepKind.RUN, StepKind.TRANSACTION})
+
+
+class Recorder:
+    """The steps of one attempt. `task` runs the body; `store_now` reckons the store's time; `step_timeout` bounds one.
+
+    `steps` counts the steps this attempt has passed, `replayed` those of them that were answered from the record,
+    `reached` is the one asked for last.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        job: ClaimedJob,
+        *,
+        signal: Signal,
+        task: asyncio.Task[Any] | None,
+        store_now: Callable[[], datetime],
+        step_timeout: timedelta | None = None,
+    ) -> None:
+        self.tools = tools
+        self.job = job
+        self.signal = signal
+        self.store_now = store_now
+        self.step_timeout = step_timeout
+        self.main = Branch(MAIN_BRANCH, task)
+        self.steps = 0
+        self.replayed = 0
+        self.reached: str | None = None
+        self.diverged: ReplayDiverged | None = None
+        self._asked: dict[str, Place] = {}
+        self._pending: dict[str, NewWait] = {}
+        self._passed: list[Place] = []
+        self._told_failed: dict[str, Place] = {}
+        self._history: History | None = None
+        self._loading = asyncio.Lock()
+
+    # --- read by the worker ------------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> tuple[NewWait, ...]:
+        """Give what the run waits for, once it is suspended; else nothing."""
+        return tuple(self._pending.values()) if self.main.is_suspended else ()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Say whether it is known what the run has recorded."""
+        return self._history is not None
+
+    @property
+    def has_waits(self) -> bool:
+        """Say whether the store holds waits of this run."""
+        return self._history is not None and bool(self._history.waits)
+
+    @property
+    def forgets(self) -> tuple[str, ...]:
+        """Give the calls that failed in this attempt's eyes and after which nothing is recorded: to be made anew."""
+        return tuple(name for name, place in self._told_failed.items() if not self._has_passed(place))
+
+    async def finish(self) -> None:
+        """Look, once the body has returned, whether all that is recorded was asked for.
+
+        Raises:
+            ReplayDiverged: it was not.
+        """
+        if not self.main.is_suspended and self.diverged is None:
+            await self._loaded()
+            self.leave(self.main)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def ask(self, name: str, kind: StepKind) -> tuple[Place, Record | None]:
+        """Ask for the next step of the current branch: gives its place, and its record where there is one.
+
+        Raises:
+            ReplayDiverged: the run has recorded something else there, or this elsewhere.
+            StepDuplicate: the name was asked for before in this attempt.
+            Aborted: nothing is recorded, and the run was told to stop.
+            RequestInvalid: the name cannot be one, or the step is asked for where it cannot be.
+        """
+        history = await self._loaded()
+        branch = self._branch_for(name, kind)
+        if name in self._asked:
+            raise StepDuplicate(
+                f"the step {name!r} is asked for twice in one run",
+                fix="give each step a name of its own; in a loop put the item into it, like f'send-{item.id}'",
+                step=name,
+            )
+        place = branch.next_place()
+        self._asked[name] = place
+        self.reached = name
+        found, other = history.at(place, name, kind)
+        if other is not None:
+            self.diverge(
+                other,
+                f"the code asks for {kind.value} step {name!r} as {_number(place)}, where {said(other)}, is recorded",
+            )
+        if isinstance(found, StepView):
+            self.steps += 1
+            self.replayed += 1
+            self._passed.append(place)
+        elif found is None:
+            self.signal.raise_if_aborted()
+        return place, found
+
+    def here(self) -> Where:
+        """Give where the current code is in this run."""
+        where = WHERE.get()
+        return Where(self, self.main) if where is None or where.recorder is not self else where
+
+    def own_branch(self, what: str) -> Branch:
+        """Give the branch of the current code for what may have to wait; `what` names it.
+
+        Raises:
+            RequestInvalid: the code is in another task than the branch's own, or inside a step.
+        """
+        where = self.here()
+        self._refuse_nested(where, what)
+        if asyncio.current_task() is not where.branch.task:
+            raise RequestInvalid(
+                f"{what} is asked for in a task that the run knows nothing of, so it cannot suspend there",
+                fix="use ctx.step.gather for branches that run side by side, instead of asyncio.gather or a TaskGroup",
+            )
+        self._refuse_over(where.branch)
+        return where.branch
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """Mark the current code as the body of a step, in which no other step can be asked for."""
+        token = WHERE.set(self.here()._replace(inside=name))
+        try:
+            yield
+        finally:
+            WHERE.reset(token)
+
+    def leave(self, branch: Branch) -> None:
+        """End a branch that has returned.
+
+        Raises:
+            ReplayDiverged: something is recorded in it that was not asked for.
+        """
+        history = self._history
+        if history is not None and (left := history.unasked(branch.path, self._asked)) is not None:
+            self.diverge(left, f"the code never asks for {said(left)}, which is recorded")
+
+    # --- recording ---------------------------------------------------------------------------------------------------
+
+    async def record(self, step: NewStep) -> None:
+        """Record a step; durable when this returns. Repeated, while the claim may be held, until it is known.
+
+        Raises:
+            LeaseLost: the claim is gone: nothing this attempt does is stored any more.
+            RequestInvalid: the store refuses the value.
+        """
+        if not await self._until_known(lambda: self.tools.store.record_step(self.job.token, step)):
+            raise LeaseLost(
+                f"the claim on job {self.job.token.job_id} is gone, step {step.name!r} is not recorded",
+                fix="end soon; whoever took the job over runs it from its last recorded step",
+            )
+        self.passed(step.place)
+
+    def passed(self, place: Place) -> None:
+        """Count a step that is recorded now."""
+        self.steps += 1
+        self._passed.append(place)
+
+    def suspended(self, wait: NewWait) -> Suspension:
+        """Note that the current branch waits, and give what it is to raise: it ends there in this attempt."""
+        branch = self.here().branch
+        self._pending[wait.name] = wait
+        branch.is_suspended = True
+        return Suspension(f"step {wait.name!r} waits")
+
+    def told_failed(self, wait: WaitView) -> None:
+        """Note that the body hears of a call whose child failed."""
+        self._told_failed[wait.name] = wait.place
+
+    def diverge(self, record: Record, what: str) -> NoReturn:
+        """Note that the code does not match the run.
+
+        Raises:
+            ReplayDiverged: always. Details `step` and `code_version`, those of the record.
+        """
+        self.diverged = ReplayDiverged(
+            f"{what} by code {record.code_version or 'without a version'}",
+            fix="run the code that recorded it, or retry the job fresh or from an earlier step",
+            step=record.name,
+            code_version=record.code_version,
+        )
+        raise self.diverged
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    async def _loaded(self) -> History:
+        """Give the history, read on first use; a job's first claim on a run of its own has none."""
+        if self._history is None:
+            async with self._loading:
+                if self._history is None:
+                    self._history = History(await self._read())
+        return self._history
+
+    async def _read(self) -> RunHistory:
+        token = self.job.token
+        if token.claim_no == 1 and self.job.run_id == token.job_id and self.job.parent_id is None:
+            return RunHistory()  # a fork begins with a history, and has a parent
+        return await self._until_known(lambda: self.tools.store.history(token.job_id, self.job.run_id))
+
+    def _branch_for(self, name: str, kind: StepKind) -> Branch:
+        if not is_printable(name, STEP_NAME_MOST):
+            raise RequestInvalid(
+                f"{name!r} is not the name of a step", fix=f"use 1 to {STEP_NAME_MOST} printable characters"
+            )
+        what = f"{kind.value} step {name!r}"
+        if kind not in _MAY_BE_ANYWHERE:
+            return self.own_branch(what)
+        where = self.here()
+        self._refuse_nested(where, what)
+        self._refuse_over(where.branch)
+        task = asyncio.current_task()
+        if task is where.branch.task:
+            return where.branch
+        # What has to wait is refused there, so that all that can differ between attempts is when a step is asked for.
+        branch = Branch(where.branch.inner(own_order_of(name)), task)
+        WHERE.set(Where(self, branch))
+        return branch
+
+    def _refuse_nested(self, where: Where, what: str) -> None:
+        if where.inside is not None:
+            raise RequestInvalid(
+                f"{what} is asked for inside step {where.inside!r}, which a replay does not enter",
+                fix="ask for it in the job's body, before or after that step",
+            )
+
+    def _refuse_over(self, branch: Branch) -> None:
+        """Raise again what the body has caught and gone on from."""
+        if self.diverged is not None:
+            raise self.diverged
+        if branch.is_suspended or self.main.is_suspended:
+            raise Suspension("this run is suspended")
+
+    def _has_passed(self, place: Place) -> bool:
+        """Say whether a step after a place is recorded in its branch, or in a gather of that."""
+        numbers = (number_in(place.branch, passed) for passed in self._passed)
+        return any(number is not None and number > place.number for number in numbers)
+
+    async def _until_known(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call to the store, again while it is unavailable and the claim may be held.
+
+        What a step has done must not be lost to an outage that the lease outlives.
+        """
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                with self.signal.in_store():
+                    return await call()
+            except DriverUnavailable:
+                if self.signal.first in GONE:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def _number(place: Place) -> str:
+    return (
+        f"number {place.number}" if place.branch == MAIN_BRANCH else f"number {place.number} of branch {place.branch}"
+    )

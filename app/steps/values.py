@@ -1,0 +1,147 @@
+"""Values of steps and results: to JSON text and back, by the type that a function says it returns.
+
+What a body gets is always made of the stored text, the first time too, so that a replay cannot differ from the first
+run. Called by steps, and for the results of jobs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..domain.errors import JsonInvalid, OutlastError, PayloadTooLarge, ResultInvalid, SettingsInvalid, StepTooLarge
+from ..domain.json_text import JsonLimits, decode
+from .encoding import UnencodableError, encode_value, refuse_silent_losses
+
+_MOST_KEPT = 1000  # adapters of one worker
+_WRAPPERS = (Awaitable, Coroutine)
+
+
+class UndecodableError(Exception):
+    """A stored text does not fit a type any more; the message says where, without the value."""
+
+
+def to_text(
+    adapter: TypeAdapter[Any],
+    value: object,
+    *,
+    of: str,
+    max_bytes: int,
+    too_large: type[OutlastError] = ResultInvalid,
+) -> str | None:
+    """Give a value as JSON text, None for None; `of` names it in messages.
+
+    Raises:
+        ResultInvalid: it is not of the annotated type, or has no JSON form. `too_large`: it is over a limit.
+    """
+    try:
+        refuse_silent_losses(value)
+        text = encode_value(partial(adapter.dump_json, value), partial(adapter.dump_python, value))
+        decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
+    except (UnencodableError, JsonInvalid) as exc:
+        raise ResultInvalid(
+            f"{of} cannot be stored: {exc.args[0]}",
+            fix="return what the return annotation says, in values that JSON can carry",
+        ) from exc
+    except PayloadTooLarge as exc:
+        raise too_large(
+            f"{of} is too large: {exc.cause}", fix="store the data elsewhere and return a reference to it"
+        ) from exc
+    return None if value is None else text
+
+
+def from_text(adapter: TypeAdapter[Any], text: str | None) -> Any:  # noqa: ANN401 # what the annotation says
+    """Give the value of a stored text.
+
+    Raises:
+        UndecodableError: it does not fit.
+    """
+    if text is None:
+        return None
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the top"
+        raise UndecodableError(f"{first['msg']} at {where}") from exc
+
+
+class Values:
+    """Encodes what steps give, and decodes it. `max_bytes` bounds one value."""
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._adapters: dict[object, TypeAdapter[Any]] = {}
+
+    def adapter_of(self, fn: Callable[..., object]) -> TypeAdapter[Any]:
+        """Give what reads and writes the values that a function returns; plain JSON without an annotation.
+
+        Raises:
+            SettingsInvalid: its return annotation cannot be resolved, or has no JSON form.
+        """
+        return self._of_annotation(_returned_type(fn), fn)
+
+    def encode(self, adapter: TypeAdapter[Any], value: object, *, step: str) -> str | None:
+        """Give the text of a step's value.
+
+        Raises:
+            ResultInvalid: it cannot be stored.
+            StepTooLarge: it is over the limit.
+        """
+        return to_text(
+            adapter, value, of=f"the value of step {step!r}", max_bytes=self._max_bytes, too_large=StepTooLarge
+        )
+
+    def _of_annotation(self, annotation: object, fn: Callable[..., object]) -> TypeAdapter[Any]:
+        try:
+            known = self._adapters.get(annotation)
+        except TypeError:  # an annotation that cannot be hashed
+            return _adapter(annotation, fn)
+        if known is None:
+            known = _adapter(annotation, fn)
+            if len(self._adapters) < _MOST_KEPT:
+                self._adapters[annotation] = known
+        return known
+
+
+def _adapter(annotation: Any, fn: Callable[..., object]) -> TypeAdapter[Any]:  # noqa: ANN401 # an annotation may be anything
+    try:
+        return TypeAdapter(annotation)
+    except Exception as exc:  # hooks of the author's own types may raise anything
+        raise SettingsInvalid(
+            f"the return annotation of {_title(fn)} cannot be kept as JSON: {exc}",
+            fix="return a pydantic model, a dataclass or plain JSON types",
+        ) from exc
+
+
+def _returned_type(fn: Callable[..., object]) -> object:
+    """Give the type of what awaiting or calling a function gives; Any where it does not say."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    if isinstance(fn, type):
+        return fn
+    target = inspect.unwrap(fn)
+    if not inspect.isroutine(target):
+        target = type(target).__call__
+    try:
+        hint: object = get_type_hints(target, include_extras=True).get("return", Any)
+    except NameError as exc:
+        raise SettingsInvalid(
+            f"an annotation of {_title(fn)} names {exc.name!r}, which its module does not have",
+            fix="define or import it at module level, not under TYPE_CHECKING and not inside a function",
+        ) from exc
+    except (TypeError, SyntaxError, AttributeError) as exc:
+        raise SettingsInvalid(
+            f"an annotation of {_title(fn)} cannot be read: {exc}", fix="annotate with real types"
+        ) from exc
+    if get_origin(hint) in _WRAPPERS:
+        return get_args(hint)[-1]
+    return hint
+
+
+def _title(fn: Callable[..., object]) -> str:
+    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"

@@ -1,0 +1,77 @@
+"""What a step that waits may say, and what is made of a wait that is known: the checks of sleeps, events and calls.
+
+Values only. Called by `ctx.step`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from ..domain.errors import ChildFailed, RequestInvalid
+from ..domain.job import LONGEST_DURATION, NAME_PATTERN
+from ..domain.step import NewWait, WaitView
+from ..domain.text import printable_key
+from .history import Record
+
+
+def known(wait: Record) -> NewWait:
+    """Name a wait that the store has; the end of its time is for whoever looks when it is due."""
+    due_at = wait.due_at if isinstance(wait, WaitView) else None
+    return NewWait(name=wait.name, kind=wait.kind, place=wait.place, is_known=True, until=due_at)
+
+
+def time_of(
+    name: str, delay: timedelta | datetime | None, until: datetime | None
+) -> tuple[timedelta | None, datetime | None]:
+    """Give how long a sleep lasts, or when it ends.
+
+    Raises:
+        RequestInvalid: it says neither or both, or what cannot be.
+    """
+    ends = delay if isinstance(delay, datetime) else until
+    lasts = delay if isinstance(delay, timedelta) else None
+    if (lasts is None) == (ends is None) or (isinstance(delay, datetime) and until is not None):
+        raise RequestInvalid(f"the sleep {name!r} names no time, or two", fix="pass a timedelta, or until=")
+    if ends is not None and ends.tzinfo is None:
+        raise RequestInvalid(f"the sleep {name!r} names no time zone", fix="pass an aware datetime, or a timedelta")
+    if lasts is not None and lasts > LONGEST_DURATION:
+        raise RequestInvalid(f"the sleep {name!r} is longer than five years", fix="sleep for less")
+    return lasts, ends
+
+
+def refuse_event(event: object, key: object, timeout: timedelta | None, since: str) -> None:
+    """Refuse a wait for an event that cannot be.
+
+    Raises:
+        RequestInvalid: the name, the key, the timeout or `since`.
+    """
+    if not isinstance(event, str) or re.fullmatch(NAME_PATTERN, event) is None:
+        raise RequestInvalid(f"{event!r} is not the name of an event", fix=f"use a name that matches {NAME_PATTERN}")
+    wrong = printable_key(key) if isinstance(key, str) else "it is no text"
+    if wrong is not None:
+        raise RequestInvalid(
+            f"the key of the event {event!r} cannot be used: {wrong}",
+            fix="pass key= as 1 to 255 printable characters",
+        )
+    if timeout is not None and not timedelta() < timeout <= LONGEST_DURATION:
+        raise RequestInvalid(
+            f"timeout={timeout} is no time to wait for the event {event!r}",
+            fix="pass more than zero and at most five years, or leave it out to wait for as long as it takes",
+        )
+    if since not in ("enqueue", "wait"):
+        raise RequestInvalid(f"since={since!r} is not known", fix="use 'enqueue' or 'wait'")
+
+
+def child_failed(wait: WaitView, name: str) -> ChildFailed:
+    """Give the error of a call whose child, a job of type `name`, will never give a result."""
+    state = "deleted" if wait.child_state is None else wait.child_state.value
+    error = "" if wait.child_error_type is None else f": {wait.child_error_type}: {wait.child_error_message}"
+    return ChildFailed(
+        f"the job {name} {wait.child_id}, which step {wait.name!r} called, is {state}{error}",
+        fix="look at the child's attempts; a retry of this job calls it anew",
+        step=wait.name,
+        child_id=str(wait.child_id),
+        child_state=state,
+        child_error_code=wait.child_error_code,
+    )

@@ -1,0 +1,71 @@
+"""What a worker does for the bodies it runs: opens their durable steps, and keeps what they say of themselves.
+
+A body that asks for neither costs nothing here. Made once per life; contexts are its faces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from ..domain.errors import RequestInvalid
+from ..domain.job import ClaimedJob
+from ..steps.api import Steps
+from ..steps.recorder import Recorder
+from ..steps.tools import Tools
+from .roster import Roster, Run
+from .scribe import Scribe
+
+
+class Desk:
+    """The desk of one life of a worker; the `Desk` of contexts."""
+
+    def __init__(self, *, roster: Roster, tools: Tools, scribe: Scribe, monotonic: Callable[[], float]) -> None:
+        self._roster = roster
+        self._tools = tools
+        self._scribe = scribe
+        self._monotonic = monotonic
+
+    def steps(self, job: ClaimedJob) -> Steps:
+        """Open the durable steps of an attempt; asked once by its context.
+
+        Raises:
+            RequestInvalid: its body is a plain `def`, or has ended.
+        """
+        run = self._roster.run_of(job.token)
+        if run is None or run.has_ended:
+            raise RequestInvalid(
+                f"job {job.token.job_id} has ended, it has no steps any more", fix="await what the body starts"
+            )
+        if run.handle.is_sync:
+            raise RequestInvalid(
+                f"the body of {job.name} is a plain def, which cannot wait for a step",
+                fix="use async def; ctx.step.run calls plain functions in a thread",
+            )
+        return Steps(self.open(run))
+
+    def open(self, run: Run) -> Recorder:
+        """Give what records a run's steps, made on first use."""
+        if run.recorder is None:
+            run.recorder = Recorder(
+                self._tools,
+                run.job,
+                signal=run.signal,
+                task=run.task,
+                store_now=lambda: store_now(run, self._monotonic()),
+                step_timeout=run.handle.policy.step_timeout,
+            )
+        return run.recorder
+
+    def progress(self, job: ClaimedJob, value: float, message: str | None) -> None:
+        """Keep how far a run has come. Any thread."""
+        self._scribe.progress(job.token, value, message)
+
+    def log(self, job: ClaimedJob, message: str) -> None:
+        """Keep a line of a run. Any thread."""
+        self._scribe.log(job.token, message)
+
+
+def store_now(run: Run, now: float) -> datetime:
+    """Reckon the store's time from the claim on: this machine's own clock may be wrong."""
+    return run.job.claimed_at + timedelta(seconds=now - run.claimed_at)
