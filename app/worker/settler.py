@@ -14,7 +14,8 @@ from typing import Protocol
 
 from ..domain.errors import OutlastError, RequestInvalid
 from ..domain.job import ClaimedJob
-from ..domain.outcome import Outcome, SettleAnswer, Settlement, Suspended
+from ..domain.outcome import DeadLettered, Held, Outcome, SettleAnswer, Settlement, Suspended
+from ..domain.state import DeadReason, State
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
@@ -179,10 +180,22 @@ class Settler:
                 pending.is_unknown = pending.is_unknown or not _is_refused_value(error)
             return error
         for pending, answer in zip(batch, answers, strict=True):
+            if isinstance(pending.outcome, Held) and pending.outcome.or_dead and answer is SettleAnswer.SETTLED:
+                await self._look_after(pending, pending.outcome)
             pending.answered(_read(pending, answer))
         if self._rides is not None and ride is not None:
             self._rides.arrived(ride, claimed)
         return None
+
+    async def _look_after(self, pending: Pending, held: Held) -> None:
+        """Look whether a job whose payload is refused was dead at once: nobody else says so of this attempt."""
+        try:
+            view = await self._driver.describe(pending.run.job.token.job_id)
+        except Exception as error:  # noqa: BLE001 - said; the attempt is then told as held
+            self._telemetry.store_call_failed("describe", error)
+            return
+        if view is not None and view.state is State.DEAD and held.error is not None:
+            pending.fallback = DeadLettered(error=held.error, reason=DeadReason.TERMINAL)
 
     async def _call(
         self, settlements: Sequence[Settlement], ride: Ride | None

@@ -86,6 +86,8 @@ def test_a_document_holds_schemas_policy_rules_doc_and_version() -> None:
         "dedupe_for_ms": 86_400_000,
         "terminal_on": ["builtins.KeyError"],
         "abort": "signal",
+        "step_timeout_ms": None,
+        "event_poll_ms": None,
     }
     assert json.loads(document_text(ship, code_version="v7")) == document
 

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
+from app.domain.job import JobId
 from app.domain.snapshot import Due
+from app.drivers.runs import Swept
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
 from app.worker.maintenance import Maintenance
@@ -19,6 +22,7 @@ from tests.simulation.loop import VirtualLoop
 
 ROUND_TRIP = 0.01
 NOTHING = Due(promote_in=None, must_expire=False, must_reap=False)
+PAGE_ENDS = JobId(UUID(int=1)), JobId(UUID(int=2))
 DEAD = Due(promote_in=None, must_expire=True, must_reap=True)
 
 
@@ -28,6 +32,7 @@ class Store:
     def __init__(self, *looks: Due) -> None:
         self.calls: list[tuple[str, float]] = []
         self.meanwhile: dict[str, Callable[[], object]] = {}
+        self.pages: list[JobId | None] = []
         self._looks = iter(looks)
 
     def times(self, verb: str) -> list[float]:
@@ -42,6 +47,21 @@ class Store:
     async def promote(self, batch: int) -> int:
         """Promote nothing."""
         return await self._call("promote")
+
+    async def wake(self, batch: int) -> int:
+        """Wake nothing."""
+        return await self._call("wake")
+
+    async def release_due(self, batch: int) -> int:
+        """Release nothing."""
+        return await self._call("release_due")
+
+    async def sweep_waits(self, after: JobId | None, batch: int) -> Swept:
+        """Find nothing, in three batches."""
+        count = await self._call("sweep_waits")
+        self.pages.append(after)
+        following = {None: PAGE_ENDS[0], PAGE_ENDS[0]: PAGE_ENDS[1]}.get(after)
+        return Swept(woken=count, next_after=following)
 
     async def expire(self, batch: int) -> tuple[()]:
         """Expire nothing."""
@@ -75,11 +95,12 @@ def maintain(store: Store, *, seconds: float, begin: Callable[[Maintenance], obj
             may_reap=lambda: True,
             roll=lambda: 0.0,
             monotonic=asyncio.get_running_loop().time,
+            poll_waits=timedelta(seconds=30),
         )
         sut.listens(is_listening=True)
         begin(sut)
         asyncio.get_running_loop().call_later(seconds, leaving.set)
-        await asyncio.gather(sut.promote(), sut.sweep())
+        await asyncio.gather(sut.promote(), sut.sweep(), sut.sweep_waits())
 
     loop = VirtualLoop(Random(1))
     try:
@@ -113,3 +134,39 @@ def test_the_pause_between_looks_begins_when_one_is_over() -> None:
     maintain(store, seconds=11, begin=lambda _: None)
     first, second = store.times("due")
     assert second - first == pytest.approx(10 + ROUND_TRIP)
+
+
+def test_a_wait_that_is_due_is_woken_and_nothing_is_promoted_for_it() -> None:
+    store = Store(Due(promote_in=None, must_expire=False, must_reap=False, wake_in=timedelta()))
+    maintain(store, seconds=0.5, begin=lambda _: None)
+    assert len(store.times("wake")) == 1
+    assert store.times("promote") == []
+
+
+def test_the_next_look_is_when_the_next_wait_is_due() -> None:
+    store = Store(Due(promote_in=None, must_expire=False, must_reap=False, wake_in=timedelta(seconds=4)))
+    maintain(store, seconds=9, begin=lambda _: None)
+    first, second = store.times("due")
+    assert second - first == pytest.approx(4 + ROUND_TRIP, abs=0.01)
+
+
+def test_a_wait_of_ones_own_is_woken_at_the_instant_it_is_due() -> None:
+    store = Store()
+    maintain(store, seconds=5, begin=lambda sut: sut.wakes_in(timedelta(seconds=2)))
+    (woken,) = store.times("wake")
+    assert woken == pytest.approx(2, abs=0.01)
+    assert store.times("promote") == []
+
+
+def test_jobs_that_wait_for_other_code_are_released_when_a_look_says_so() -> None:
+    store = Store(Due(promote_in=None, must_expire=False, must_reap=False, must_release=True))
+    maintain(store, seconds=5, begin=lambda _: None)
+    assert len(store.times("release_due")) == 1
+
+
+def test_all_suspended_jobs_are_looked_at_page_by_page_every_poll() -> None:
+    store = Store()
+    maintain(store, seconds=65, begin=lambda _: None)
+    assert store.pages == [None, *PAGE_ENDS] * 2
+    first, *_, last = store.times("sweep_waits")
+    assert (first, last) == (pytest.approx(30, abs=0.1), pytest.approx(60, abs=0.2))
