@@ -7,11 +7,15 @@ before does so again afterwards. Used by transactions.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
+
+_YIELDS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_UNITS_BACK = 10  # code units between awaiting and what is awaited
 
 
 class Skipped(BaseException):
@@ -27,9 +31,10 @@ class Skip:
     def arm(self, frame: FrameType) -> bool:
         """Have the body of the `async with` that is being entered in a frame left out; False where it cannot be.
 
-        A generator cannot: whoever drives it waits for it to yield.
+        A generator cannot: whoever drives it waits for it to yield. Nor can a block that is entered by a
+        call, like that of an exit stack.
         """
-        if frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        if frame.f_code.co_flags & _YIELDS or not _is_entering(frame):
             return False
         entered_under = _handler(frame.f_code, frame.f_lasti)
         before = (sys.gettrace(), frame.f_trace, frame.f_trace_opcodes)
@@ -59,6 +64,15 @@ class Skip:
 
 def _nowhere_else(_frame: FrameType, _event: str, _arg: object) -> None:
     """Trace no other frame."""
+
+
+def _is_entering(frame: FrameType) -> bool:
+    """Say whether what a frame awaits is the entry of an `async with`: the compiler marks what it awaits for that."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    for unit in range(at, max(at - 2 * _UNITS_BACK, -1), -2):
+        if dis.opname[code[unit]] == "GET_AWAITABLE":
+            return code[unit + 1] == 1
+    return False
 
 
 def _handler(code: CodeType, at: int) -> int | None:
