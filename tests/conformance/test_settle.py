@@ -15,6 +15,8 @@ from app.domain.outcome import (
     Outcome,
     OutcomeKind,
     Retried,
+    SettleAnswer,
+    Settlement,
     Snoozed,
 )
 from app.domain.state import DeadReason, State
@@ -199,3 +201,21 @@ async def test_a_suspension_has_no_row(env: DriverEnv) -> None:
     held = await env.running()
     await env.close_attempt(held.token, Snoozed(delay=MINUTE))
     assert await env.ledger(held.token.job_id) == ()
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Retried(error=ERROR, delay=MINUTE),
+        Interrupted(cause="drain"),
+        Held(reason="does not fit"),
+        Held(reason="a", version="b"),
+    ],
+    ids=lambda outcome: type(outcome).__name__,
+)
+async def test_a_row_names_the_step_that_was_reached(env: DriverEnv, outcome: Outcome) -> None:
+    held = await env.running()
+    (answer,) = await env.driver.settle([Settlement(held.token, outcome, step="charge")])
+    assert answer is SettleAnswer.SETTLED
+    (row,) = await env.ledger(held.token.job_id)
+    assert row.step == "charge"

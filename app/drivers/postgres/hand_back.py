@@ -64,10 +64,10 @@ fin as (
   from g where way = 'dead'),
 led as (
   insert into outlast.attempt(job_id, number, outcome, cause, counted, worker, host, code_version, started_at, ended_at,
-    error_type, error_message, error_code, traceback)
+    error_type, error_message, error_code, traceback, step)
   select job_id, claim_no, case way when 'dead' then '{OutcomeKind.DEAD_LETTERED}' else '{OutcomeKind.HELD}' end,
     case way when 'dead' then '{CAUSE_ERROR}' when 'held' then '{CAUSE_HELD}' else '{CAUSE_HANDED_BACK}' end,
-    way = 'dead', worker, host, code_version, claimed_at, outlast.clock(), $10, $11, $12, $13
+    way = 'dead', worker, host, code_version, claimed_at, outlast.clock(), $10, $11, $12, $13, $14
   from g),
 closed as not materialized (select job_id, claim_no from g),
 {TRIM_LEDGER.strip()},
@@ -104,7 +104,7 @@ class HandBack:
         way = await conn.fetchval(
             db.in_schema(HAND),
             *(job_id, fence, claim_no, worker_id, self.version, self.pinned, outcome.reason, outcome.or_dead),
-            *(outcome.version, *_error(outcome)),
+            *(outcome.version, *_error(outcome), self.settlement.step),
         )
         if way is None:
             return None

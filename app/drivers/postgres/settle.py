@@ -87,10 +87,10 @@ hel as (
   from g where target = {_HELD}),
 led as (
   insert into outlast.attempt(job_id, number, outcome, cause, counted, worker, host, code_version, started_at, ended_at,
-    error_type, error_message, error_code, traceback)
+    error_type, error_message, error_code, traceback, step)
   select g.job_id, g.claim_no, ($12::text[])[p], ($13::text[])[p], ($14::boolean[])[p], g.worker, w.host,
     w.code_version, g.claimed_at, outlast.clock(), ($15::text[])[p],
-    ($16::text[])[p], ($17::text[])[p], ($18::text[])[p]
+    ($16::text[])[p], ($17::text[])[p], ($18::text[])[p], ($19::text[])[p]
   from g left join lateral (select host, code_version from outlast.worker w where w.id = g.worker offset 0) w on true
   where ($12::text[])[p] is not null),
 begun as (
@@ -218,6 +218,7 @@ def columns_of(settlements: Sequence[Settlement]) -> list[list[Any] | None]:
                 *_line(outcome),
                 *((rule.kind.value, cause_of(outcome), rule.counted) if rule.ledger else (None, None, None)),
                 *((None,) * 4 if error is None else (error.type, error.message, error.code, error.traceback)),
+                settlement.step if rule.ledger else None,
             )
         )
     return [_column(column) for column in zip(*rows, strict=True)]
