@@ -1,4 +1,4 @@
-"""Five jobs to try the service with, and to copy from: a file read, a flaky, a failing, a long and a busy one.
+"""Six jobs to try the service with, and to copy from: a file read, a flaky, a failing, a long, a busy, a durable one.
 
 Each runs with an empty payload: POST `{"name": "demo.flaky", "payload": {}}` to `/v1/jobs`. They show the ways to
 write a job: a pydantic model or plain parameters, `async def` or `def`, with or without the `JobContext`. `dev` loads
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -131,6 +131,41 @@ async def long(ctx: JobContext, payload: Endurance) -> Report:
         if piece % _REPORT_EVERY == 0:
             _log.info("demo.long %s: piece %d of %d", ctx.id, piece, pieces)
     return Report(pieces=pieces, seconds=pieces * _PIECE.total_seconds(), started=ctx.claim_no)
+
+
+class Checkout(BaseModel):
+    """What became of an order."""
+
+    reserved_at: datetime
+    approved_by: str | None = Field(description="Whoever the approval names; nobody when none came in time.")
+    attempts: int = Field(description="How often this job was started: each wait gives the worker back.")
+
+
+@job("demo.checkout", step_timeout=timedelta(seconds=30))
+async def checkout(
+    ctx: JobContext, order: str = "1001", approve_within_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
+) -> Checkout:
+    """Reserve, sleep five seconds, wait a minute for an approval: stop the worker at any point, nothing repeats.
+
+    Each `ctx.step` is recorded, and a later start goes on after the last. While it sleeps or waits it holds no worker.
+    It is approved by the event `demo.approved` with the order's number as its key, `{"by": "you"}` as its payload.
+    """
+    reserved_at = await ctx.step.run("reserve", _reserve, order)
+    ctx.progress(0.3, f"order {order} is reserved")
+    await ctx.step.sleep("cool-off", timedelta(seconds=5))
+    ctx.log(f"order {order} waits for its approval")
+    approval = await ctx.step.wait_for_event(
+        "approval", "demo.approved", key=order, timeout=timedelta(seconds=approve_within_seconds)
+    )
+    ctx.progress(1.0, "approved" if approval else "nobody approved it")
+    by = approval.get("by") if isinstance(approval, dict) else None
+    return Checkout(reserved_at=reserved_at, approved_by=None if by is None else str(by), attempts=ctx.claim_no)
+
+
+async def _reserve(order: str) -> datetime:
+    """Do what must be done once; on a replay its first answer is given again."""
+    _log.info("demo.checkout: order %s is reserved", order)
+    return datetime.now(UTC)  # noqa: TID251 - a step records the moment it was made
 
 
 class Primes(BaseModel):

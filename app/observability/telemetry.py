@@ -26,9 +26,9 @@ from ..domain.outcome import (
 from ..domain.snapshot import Expired, Reaped, Stats
 from .facts import code_of, lasted, of_job, of_taken
 from .metrics import Metrics
+from .telemetry_attempts import Level, worded
 from .telemetry_outbox import OutboxEvents
 from .throttle import Throttle
-from .worded import Level, worded
 
 Tap = Callable[[str, Mapping[str, object]], None]
 Phase = Literal["", "accept", "inflight", "close"]

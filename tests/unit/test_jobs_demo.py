@@ -6,18 +6,22 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from app.domain.errors import Aborted
 from app.handlers import demo
-from app.jobs import JobHandle, Registry, Terminal
+from app.jobs import JobContext, JobHandle, Registry, Terminal
 from app.jobs.invoke import bind, encode_result
 from app.jobs.jobtype import JobType
+from app.steps.api import Steps
+from app.steps.suspension import Suspension
 from tests.unit.jobs_fakes import FakeSignal, context
+from tests.unit.steps_fakes import FakeRun
 
-NAMES = {"demo.count_lines", "demo.flaky", "demo.failing", "demo.long", "demo.primes"}
+NAMES = {"demo.checkout", "demo.count_lines", "demo.flaky", "demo.failing", "demo.long", "demo.primes"}
 
 
 def _handle(name: str) -> JobHandle[Any, Any]:
@@ -114,3 +118,23 @@ def test_importing_what_authors_import_brings_no_machinery_with_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+async def test_checkout_reserves_once_sleeps_and_takes_its_approval() -> None:
+    run = FakeRun()
+
+    def body(step: Steps) -> Any:
+        def progress(_value: float, message: str) -> None:
+            said.append(message)
+
+        ctx = SimpleNamespace(step=step, progress=progress, log=said.append, claim_no=run.claim_no)
+        return demo.checkout(cast("JobContext", ctx))
+
+    said: list[str] = []
+    for wait in ("cool-off", "approval"):
+        with pytest.raises(Suspension):
+            await run.attempt(body)
+        run.over(wait, '{"by":"ann"}' if wait == "approval" else None, has_event=wait == "approval")
+    done = await run.attempt(body)
+    assert (done.approved_by, done.attempts, run.recorder.replayed) == ("ann", 3, 3)
+    assert said[-1] == "approved"
