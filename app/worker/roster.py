@@ -63,9 +63,11 @@ class Run:
         Known once the body has asked for its steps. Until then, a job that was claimed more often than it failed, was
         interrupted or crashed has given its worker back before, or was retried by hand.
         """
+        counters = self.job.counters
+        if counters.claim_no == 1:
+            return False
         if self.recorder is not None and self.recorder.is_loaded:
             return self.recorder.has_waits
-        counters = self.job.counters
         return counters.claim_no > counters.attempt + counters.interrupts + counters.crashes
 
     def cancel_body(self) -> None:

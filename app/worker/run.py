@@ -169,7 +169,10 @@ class Carrier:
     def _store(self, run: Run, outcome: Outcome) -> None:
         run.is_closed = True
         pending = Pending(run=run, outcome=outcome, on_answer=self._answered)
-        self._bench.scribe.after(run.job.token, partial(self._bench.settler.put, pending))
+        if self._bench.scribe.owes(run.job.token):
+            self._bench.scribe.after(partial(self._bench.settler.put, pending))
+        else:
+            self._bench.settler.put(pending)
 
     def _answered(self, run: Run, stored: Outcome, answer: SettleAnswer | None) -> None:
         try:

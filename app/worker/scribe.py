@@ -66,19 +66,18 @@ class Scribe:
         with self._lock:
             self._of(token).progress = (bounded, text)
 
-    def after(self, token: ClaimToken, settle: Callable[[], object]) -> None:
-        """Call `settle` once all that this claim's run has said is written down: at once when it has said nothing."""
+    def owes(self, token: ClaimToken) -> bool:
+        """Say whether a claim's run has said what is not written down yet."""
         if not self._said and not self._writing:
-            settle()
-            return
+            return False
         with self._lock:
-            must_wait = token.fence in self._said or token.fence in self._writing
-        if must_wait and not self._over.is_set():
-            self._waiting.append(settle)
-            self._must_hurry.set()
-            self._came.set()
-        else:
-            settle()
+            return (token.fence in self._said or token.fence in self._writing) and not self._over.is_set()
+
+    def after(self, settle: Callable[[], object]) -> None:
+        """Call `settle` once all that was said by now is written down."""
+        self._waiting.append(settle)
+        self._must_hurry.set()
+        self._came.set()
 
     def end(self) -> None:
         """End: what is said from now on is not written down."""

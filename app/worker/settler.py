@@ -43,14 +43,10 @@ class Pending:
     def settlement(self) -> Settlement:
         """Give what is sent."""
         run, job = self.run, self.run.job
-        return Settlement(
-            job.token,
-            self.fallback or self.outcome,
-            job.key is not None,
-            job.parent_id is not None,
-            run.may_have_waits,
-            *(() if run.recorder is None else (run.recorder.forgets, run.recorder.reached)),
-        )
+        plain = Settlement(job.token, self.fallback or self.outcome, job.key is not None, job.parent_id is not None)
+        if (recorder := run.recorder) is not None:
+            return plain._replace(has_waits=run.may_have_waits, forgets=recorder.forgets, step=recorder.reached)
+        return plain._replace(has_waits=True) if run.may_have_waits else plain
 
     def answered(self, answer: SettleAnswer | None) -> None:
         """Hand out the answer."""
