@@ -36,15 +36,14 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
     """
     try:
         parent = recorder.own_branch("ctx.step.gather")
-    except BaseException:
+        place = parent.next_place()
+        ends = [_End() for _ in awaitables]
+        async with asyncio.TaskGroup() as group:
+            for index, (awaitable, end) in enumerate(zip(awaitables, ends, strict=True)):
+                branch = Branch(parent.inner(f"{place.number}.{index}"), None)
+                group.create_task(_run(recorder, branch, awaitable, end), name=f"branch {branch.path}")
+    finally:
         _close(awaitables)
-        raise
-    place = parent.next_place()
-    ends = [_End() for _ in awaitables]
-    async with asyncio.TaskGroup() as group:
-        for index, (awaitable, end) in enumerate(zip(awaitables, ends, strict=True)):
-            branch = Branch(parent.inner(f"{place.number}.{index}"), None)
-            group.create_task(_run(recorder, branch, awaitable, end), name=f"branch {branch.path}")
     return _joined(recorder, parent, ends)
 
 
@@ -81,7 +80,7 @@ def _joined(recorder: Recorder, parent: Branch, ends: Sequence[_End]) -> tuple[A
 
 
 def _close(awaitables: Sequence[Awaitable[Any]]) -> None:
-    """Close what will not be awaited, so that nothing warns of it."""
+    """Close what was refused or cancelled before it began, so that nothing warns of it; what has ended stays so."""
     for awaitable in awaitables:
         if inspect.iscoroutine(awaitable):
             awaitable.close()

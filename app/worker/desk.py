@@ -6,13 +6,17 @@ A body that asks for neither costs nothing here. Made once per life; contexts ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from datetime import datetime, timedelta
 
 from ..domain.errors import RequestInvalid
 from ..domain.job import ClaimedJob
+from ..drivers.protocol import JobDriver
 from ..steps.api import Steps
 from ..steps.recorder import Recorder
 from ..steps.tools import Tools
+from ..steps.values import Values
+from .options import WorkerOptions
 from .roster import Roster, Run
 from .scribe import Scribe
 
@@ -20,11 +24,26 @@ from .scribe import Scribe
 class Desk:
     """The desk of one life of a worker; the `Desk` of contexts."""
 
-    def __init__(self, *, roster: Roster, tools: Tools, scribe: Scribe, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        driver: JobDriver,
+        options: WorkerOptions,
+        roster: Roster,
+        pool: Executor,
+        scribe: Scribe,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._roster = roster
-        self._tools = tools
         self._scribe = scribe
         self._monotonic = monotonic
+        self._tools = Tools(
+            store=driver,
+            pool=pool,
+            values=Values(max_bytes=options.result_max_bytes),
+            monotonic=monotonic,
+            code_version=options.code_version,
+        )
 
     def steps(self, job: ClaimedJob) -> Steps:
         """Open the durable steps of an attempt; asked once by its context.

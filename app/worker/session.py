@@ -23,8 +23,6 @@ from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
-from ..steps.tools import Tools
-from ..steps.values import Values
 from .arrival import once_there
 from .beside import Beside
 from .claim_loop import ClaimLoop
@@ -159,17 +157,17 @@ class Session:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as parts:
-            start_in(parts, self._guarded(self._settler.run()), name="outlast.settle")
-            start_in(parts, self._guarded(self._scribe.run()), name="outlast.scribe")
-            start_in(parts, self._guarded(self._watch.beat(self._over)), name="outlast.loop_beat")
-            start_in(parts, self._guarded(self._showing.run(self._over)), name="outlast.showing")
-            start_in(parts, self._guarded(self._keep_lease()), name="outlast.lease")
+            start_in(parts, self._guarded(self._settler.run), name="outlast.settle")
+            start_in(parts, self._guarded(self._scribe.run), name="outlast.scribe")
+            start_in(parts, self._guarded(partial(self._watch.beat, self._over)), name="outlast.loop_beat")
+            start_in(parts, self._guarded(partial(self._showing.run, self._over)), name="outlast.showing")
+            start_in(parts, self._guarded(self._keep_lease), name="outlast.lease")
             try:
                 async with asyncio.TaskGroup() as runs:
                     start_in(runs, self._claim(), name="outlast.claims")
                     maintenance = self._maintenance
                     for sweep in (maintenance.promote, maintenance.sweep, maintenance.sweep_waits, maintenance.count):
-                        start_in(runs, self._guarded(sweep()), name=f"outlast.{sweep.__name__}")
+                        start_in(runs, self._guarded(sweep), name=f"outlast.{sweep.__name__}")
                     await self._serve()
             finally:
                 self._over.set()
@@ -202,7 +200,7 @@ class Session:
 
     async def _claim(self) -> None:
         try:
-            await self._guarded(self._claims.run())
+            await self._guarded(self._claims.run)
         finally:
             self._claims_ended.set()
 
@@ -214,10 +212,10 @@ class Session:
             on_new=self._registered_anew,
         )
 
-    async def _guarded(self, part: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a part; one that dies takes no run with it, its life is drained instead."""
         try:
-            await part
+            await part()
         except asyncio.CancelledError:
             # Parts end by events: this is a stranger's doing, or the life's own end, which has its failure by then.
             self.life.fail(Internal("a part of the worker was cancelled", fix=_CANCEL_FIX))
@@ -279,6 +277,14 @@ class Session:
         )
 
     def _make_bench(self) -> Bench:
+        desk = Desk(
+            driver=self._kit.driver,
+            options=self._kit.options,
+            roster=self.roster,
+            pool=self._pool,
+            scribe=self._scribe,
+            monotonic=self._kit.monotonic,
+        )
         return Bench(
             options=self._kit.options,
             telemetry=self._kit.telemetry,
@@ -287,23 +293,12 @@ class Session:
             roll=self._kit.roll,
             monotonic=self._kit.monotonic,
             client=self._kit.client,
-            desk=self._make_desk(),
+            desk=desk,
             scribe=self._scribe,
             on_due=self._maintenance.due_in,
             on_wait=self._maintenance.wakes_in,
             on_fault=self.life.fail,
         )
-
-    def _make_desk(self) -> Desk:
-        options = self._kit.options
-        tools = Tools(
-            store=self._kit.driver,
-            pool=self._pool,
-            values=Values(max_bytes=options.result_max_bytes),
-            monotonic=self._kit.monotonic,
-            code_version=options.code_version,
-        )
-        return Desk(roster=self.roster, tools=tools, scribe=self._scribe, monotonic=self._kit.monotonic)
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(

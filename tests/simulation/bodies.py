@@ -37,6 +37,8 @@ STAGE: ContextVar[Stage] = ContextVar("simulated_stage")
 
 
 _SHORT = 0.02
+_NAP = timedelta(milliseconds=50)
+NEWS = "sim.news"  # the event that runs with steps wait for, by their job's id
 
 
 class Broken(Exception):
@@ -50,7 +52,7 @@ async def play(ctx: JobContext) -> str:
     stage.note("begin", ctx, f"{ctx.name} {act.way}")
     ear = asyncio.ensure_future(_listen(stage, ctx))
     try:
-        given = await _perform(act, ctx)
+        given = await (_in_steps if ctx.name == "sim.steps" else _perform)(act, ctx)
     except BaseException as exc:
         stage.note("end", ctx, type(exc).__name__)
         raise
@@ -92,11 +94,37 @@ def in_thread(ctx: JobContext) -> str:
             return f"claim {ctx.claim_no}"
 
 
-HANDLES: tuple[JobHandle[object, object], ...] = (on_loop, on_signal, in_thread)  # type: ignore[assignment] # any payload
+@job("sim.steps", retry=RETRIES, step_timeout=timedelta(seconds=5))
+async def in_steps(ctx: JobContext) -> str:
+    """A body with steps: what is recorded of them is on record, and so is each time that one is done."""
+    return await play(ctx)
+
+
+HANDLES: tuple[JobHandle[object, object], ...] = (on_loop, on_signal, in_thread, in_steps)  # type: ignore[assignment] # any payload
 
 
 async def _listen(stage: Stage, ctx: JobContext) -> None:
     stage.note("told", ctx, (await ctx.signal.wait()).value)
+
+
+async def _in_steps(act: Act, ctx: JobContext) -> str:
+    """Do it between steps of every kind that needs no other job."""
+    await ctx.step.run("first", _effect, ctx, "first")
+    await ctx.step.sleep("nap", _NAP)
+    ctx.log(f"claim {ctx.claim_no}")
+    await ctx.step.gather(
+        ctx.step.wait_for_event("news", NEWS, key=str(ctx.id), timeout=4 * _NAP),
+        ctx.step.run("beside", _effect, ctx, "beside"),
+    )
+    given = await _perform(act, ctx)
+    await ctx.step.run("last", _effect, ctx, "last")
+    return given
+
+
+async def _effect(ctx: JobContext, name: str) -> str:
+    STAGE.get().note("effect", ctx, name)
+    await asyncio.sleep(_SHORT / 2)
+    return name
 
 
 async def _perform(act: Act, ctx: JobContext) -> str:

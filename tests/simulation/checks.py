@@ -13,7 +13,7 @@ from app.domain.state import TERMINAL, DeadReason, State
 from tests.faults import checkers
 from tests.faults.checkers import Account, Move, Start
 from tests.simulation.link import at_once
-from tests.simulation.record import Asked, Body, Closed, Moved, Settled
+from tests.simulation.record import Asked, Body, Closed, Moved, Recorded, Settled
 from tests.simulation.tale import Tale
 from tests.simulation.world import Outcome
 
@@ -33,6 +33,7 @@ def verify(world: Outcome) -> None:
     cancels(world)
     publications(world)
     truth(world, tale)
+    steps(world)
     overlaps(world, tale)
     losses(world, tale)
     poison(world, tale)
@@ -55,6 +56,12 @@ def shared_rules(world: Outcome) -> None:
     checkers.legal(moves)
     checkers.fenced(moves)
     ended = {(fact.job, fact.claim_no): fact.outcome for fact in world.history.of(Closed)}
+    # A suspension whose wait is over leads to ready, and leaves no row.
+    ended |= {
+        (fact.job, fact.claim_no): fact.outcome
+        for fact in world.history.of(Settled)
+        if fact.outcome is OutcomeKind.SUSPENDED and fact.answer is SettleAnswer.SETTLED
+    }
     checkers.explained(starts, moves, ended)
     accounts = _accounts(world)
     checkers.counted(accounts, revived=checkers.retried_by_hand(moves))
@@ -65,11 +72,16 @@ def shared_rules(world: Outcome) -> None:
 def leases(world: Outcome) -> None:
     """K4: what was settled was the newest claim, by its own worker, under a lease that had not passed."""
     newest: dict[str, Moved] = {}
+    before: dict[str, Moved] = {}
     for fact in world.history.facts:
         if isinstance(fact, Moved) and fact.target is State.RUNNING:
+            before[fact.job] = newest.get(fact.job, fact)
             newest[fact.job] = fact
         elif isinstance(fact, Settled) and fact.answer is SettleAnswer.SETTLED:
             claim = newest[fact.job]
+            if fact.outcome is OutcomeKind.SUSPENDED and claim.at == fact.at:
+                # A wait was over, and the claim that came along with the settlement took the job again.
+                claim = before[fact.job] if claim.claim_no > fact.claim_no else claim
             assert (fact.claim_no, fact.worker) == (claim.claim_no, claim.worker), f"{fact} was accepted over {claim}"
             assert fact.lease_left is not None, f"{fact} was accepted from a worker that is gone"
             assert fact.lease_left > 0, f"{fact} was accepted after its lease"
@@ -118,7 +130,7 @@ def truth(world: Outcome, tale: Tale) -> None:
                 assert body.how in {"returned", "sync"}, f"{fact}, but its body {body.how}"
             case OutcomeKind.SUSPENDED:
                 assert body is not None, f"{fact} never ran"
-                assert body.how in {"Snooze", "sync"}, f"{fact}, but its body {body.how}"
+                assert body.how in {"Snooze", "Suspension", "sync"}, f"{fact}, but its body {body.how}"
             case OutcomeKind.INTERRUPTED:
                 assert body is not None, f"{fact} never ran"
                 machine = body.machine
@@ -133,6 +145,25 @@ def truth(world: Outcome, tale: Tale) -> None:
         assert view is not None
         if view.state is State.DONE:
             assert view.result == f'"claim {view.counters.claim_no}"', f"{envelope.job.name}: {view.result}"
+
+
+def steps(world: Outcome) -> None:
+    """What is recorded of a run is not done again, and a run that is done has all of its steps."""
+    recorded: set[tuple[str, str]] = set()
+    for fact in world.history.facts:
+        if isinstance(fact, Recorded):
+            recorded.add((fact.job, fact.step))
+        elif isinstance(fact, Body) and fact.step == "effect":
+            assert (fact.job, fact.what) not in recorded, f"{fact}, which is recorded"
+    for job_id, envelope in world.driver.store.envelopes.items():
+        view, run = at_once(world.driver.describe(job_id)), at_once(world.driver.run(job_id))
+        assert view is not None
+        assert run is not None
+        names = [step.name for step in run.history.steps]
+        assert len(names) == len(set(names)), f"{envelope.job.name} has recorded {names}"
+        if view.state is State.DONE and envelope.job.name == "sim.steps":
+            assert set(names) == {"first", "nap", "news", "beside", "last"}, f"a run is done with {names}"
+            assert run.history.waits == (), f"a run is done and waits for {run.history.waits}"
 
 
 def overlaps(world: Outcome, tale: Tale) -> None:

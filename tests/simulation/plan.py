@@ -59,7 +59,7 @@ class JobPlan:
     """
 
     at: float
-    kind: Literal["sim.async", "sim.signal", "sim.sync"]
+    kind: Literal["sim.async", "sim.signal", "sim.sync", "sim.steps"]
     script: tuple[Act, ...]
     queue: str
     priority: int
@@ -71,6 +71,7 @@ class JobPlan:
     timeout: float | None = None
     deadline: float | None = None
     max_queue_time: float | None = None
+    news_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ def plan_of(seed: int) -> Plan:
         options=_options(dice, lease),
         odds=_odds(dice, lease),
         patience=dice.uniform(0.1, 0.7) * lease,
-        jobs=tuple(_jobs(dice, lease, horizon)),
+        jobs=(*_jobs(dice, lease, horizon), *_runs(Random(f"{seed} runs"), lease, horizon)),
         deeds=tuple(_deeds(dice, lease, horizon)),
     )
 
@@ -174,6 +175,15 @@ def _jobs(dice: Random, lease: float, horizon: float) -> list[JobPlan]:
     keys = [f"key{number}" for number in range(dice.choice((0, 0, 1, 2)))]
     jobs = [_job(dice, lease, horizon, ways, keys) for _ in range(dice.randint(4, 13))]
     return jobs + [_long_job(dice, lease, horizon, job) for job in jobs[: dice.choice((0, 1, 3))]]
+
+
+def _runs(dice: Random, lease: float, horizon: float) -> list[JobPlan]:
+    """Draw jobs with steps, each with an instant at which the event comes that it waits for, or none."""
+    ways = [(way, weight) for way, weight in _WAYS if way not in {"refused", "unstorable"}]
+    drawn = [_job(dice, lease, horizon, ways, []) for _ in range(dice.choice((0, 1, 2, 4)))]
+    return [
+        replace(job, kind="sim.steps", news_at=dice.choice((None, job.at + dice.random() * lease))) for job in drawn
+    ]
 
 
 def _job(dice: Random, lease: float, horizon: float, ways: list[tuple[Way, float]], keys: list[str]) -> JobPlan:

@@ -18,6 +18,7 @@ from app.domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
 from app.domain.outcome import KIND_OF, CancelVerdict, OutcomeKind, SettleAnswer, Settlement
 from app.domain.snapshot import AttemptView
 from app.domain.state import State
+from app.domain.step import NewStep
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.memory.rows import Finished, Running, Token, Wait, Waiting, state_of
 from app.drivers.memory.store import Store
@@ -78,6 +79,15 @@ class Body(Fact):
     claim_no: int
     machine: str
     what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Fact):
+    """The store took a step of a run, or had it already."""
+
+    job: str
+    claim_no: int
+    step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +217,13 @@ class AuditedDriver(MemoryDriver):
         answers, claimed = await super().settle_and_claim(settlements, request)
         self._note(settlements, answers, left)
         return answers, claimed
+
+    async def record_step(self, token: ClaimToken, step: NewStep) -> bool:
+        is_held = await super().record_step(token, step)
+        if is_held:
+            name = self._history.name(token.job_id)
+            self._history.add(Recorded, job=name, claim_no=token.claim_no, step=step.name)
+        return is_held
 
     async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
         verdict = await super().cancel(job_id, reason=reason, tenant=tenant)

@@ -238,6 +238,8 @@ class Tale:
                 self.bodies[key] = BodyLife(at=fact.at, machine=machine, kind=fact.what)
             case "sync":
                 self.bodies[key] = BodyLife(at=fact.at, machine=machine, how="sync", ended_at=fact.at)
+            case "effect":
+                pass  # of a step: `checks` looks at it
             case "told":
                 self.bodies[key].told_at, self.bodies[key].why_told = fact.at, fact.what
             case _:

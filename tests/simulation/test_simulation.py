@@ -14,8 +14,8 @@ from collections import Counter
 import pytest
 
 from app.domain.outcome import OutcomeKind, SettleAnswer
-from app.domain.state import DeadReason
-from tests.simulation.record import Body, Closed, Fate, Moved, Said, Settled
+from app.domain.state import DeadReason, State
+from tests.simulation.record import Body, Closed, Fate, Moved, Recorded, Said, Settled
 from tests.simulation.seeds import failure, hold, past_seeds
 from tests.simulation.world import simulate
 from tests.support.source import CHECKOUT
@@ -79,6 +79,8 @@ def test_the_worlds_meet_everything_that_can_happen() -> None:
         met.update(fact.what.split()[0] for fact in history.of(Fate))
         met.update(fact.event for fact in history.of(Said))
         met.update(fact.what for fact in history.of(Body) if fact.step == "told")
+        met.update(fact.target for fact in history.of(Moved))
+        met.update(f"{fact.step} recorded" for fact in history.of(Recorded))
         met.update(DeadReason(fact.reason or "") for fact in history.of(Moved) if fact.target == "dead")
     wanted = {
         *(set(OutcomeKind) - {OutcomeKind.COMPLETED, OutcomeKind.SUSPENDED, OutcomeKind.HELD}),
@@ -87,5 +89,6 @@ def test_the_worlds_meet_everything_that_can_happen() -> None:
         *("killed", "frozen", "sleeps", "clock", "told", "bound", "stops", "exits", "fails", "the"),
         *("claim.reconciled", "worker.lease_over", "worker.drain_abandoned", "attempt.abandoned", "settle.refused"),
         *("drain", "timeout", "deadline", "cancel", "lease_lost"),
+        *(State.SUSPENDED, "first recorded", "beside recorded", "last recorded"),
     }
     assert wanted <= set(met), f"never met: {wanted - set(met)}"

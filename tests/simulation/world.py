@@ -16,13 +16,14 @@ from random import Random
 from uuid import UUID
 
 from app.domain.errors import OutlastError
-from app.domain.job import JobId, NewJob
+from app.domain.event import EventId, NewEvent
+from app.domain.job import DEFAULT_TENANT, JobId, NewJob
 from app.domain.state import RETRYABLE, TERMINAL
 from app.drivers.memory.rows import state_of
 from app.jobs.registry import AnyHandle, Registry
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
-from tests.simulation.bodies import HANDLES
+from tests.simulation.bodies import HANDLES, NEWS
 from tests.simulation.link import Link, Odds, Weather, at_once
 from tests.simulation.loop import Machine, Stuck, VirtualLoop
 from tests.simulation.machine import Process
@@ -115,6 +116,8 @@ class SimulatedWorld:
             self._start(is_embedded=self._dice.random() < plan.embedded)
         for job in plan.jobs:
             self.loop.call_at(job.at, self._ask_soon, job)
+            if job.news_at is not None:
+                self.loop.call_at(job.news_at, self._emit, job)
         for deed in plan.deeds:
             self.loop.call_at(deed.at, self._do, deed)
         await asyncio.sleep(plan.horizon)
@@ -179,6 +182,15 @@ class SimulatedWorld:
         )
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _emit(self, job: JobPlan) -> None:
+        """Say to a run, once or twice, what it waits for; it may not have come so far, or be over."""
+        for job_id, known in list(self._plans.items()):
+            if known is job:
+                event = NewEvent(
+                    id=EventId(self._uuid()), tenant=DEFAULT_TENANT, name=NEWS, key=str(job_id), payload="1"
+                )
+                at_once(self.driver.emit(event))
 
     def _ask_soon(self, job: JobPlan) -> None:
         self._asking += 1
