@@ -19,10 +19,10 @@ from ..domain.drain import DrainReport
 from ..domain.job import ClaimToken
 from ..domain.snapshot import Renewal
 from ..drivers.protocol import HeartbeatStore, JobDriver
-from ..jobs.repeat import until_known
 from ..lifecycle.drain import DrainBudget
 from ..lifecycle.tasks import first_of, start_in, start_on
 from ..observability.telemetry import Telemetry
+from ..steps.repeat import until_known
 from .backoff import Backoff
 from .beside import Beside
 from .drain_watch import DrainWatch

@@ -10,9 +10,9 @@ import asyncio
 from datetime import timedelta
 
 from ..drivers.protocol import JobDriver
-from ..jobs.repeat import until_known
 from ..lifecycle.drain import DrainBudget
 from ..observability.telemetry import Telemetry
+from ..steps.repeat import until_known
 from .heartbeat import ABANDONED_SECONDS, Heartbeat
 from .registration import Registration
 from .roster import Roster

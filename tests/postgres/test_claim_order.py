@@ -14,7 +14,7 @@ from datetime import timedelta
 import pytest
 
 from app.domain.job import ClaimedJob, JobId
-from app.domain.outcome import Completed, Interrupted, Outcome, Settlement, Suspended
+from app.domain.outcome import Completed, Interrupted, Outcome, Settlement, Snoozed
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from tests.faults.checkers import resumed_before_new
@@ -31,7 +31,7 @@ _WORKERS = 2
 _ENDS: tuple[Outcome, ...] = (
     Completed(),
     Completed(),
-    Suspended(delay=timedelta()),
+    Snoozed(delay=timedelta()),
     Interrupted(cause="drain"),
     Interrupted(cause="drain", delay=timedelta()),
 )
@@ -40,7 +40,7 @@ _ENDS: tuple[Outcome, ...] = (
 async def snoozed(arena: Arena) -> JobId:
     """Give a job that a body snoozed and whose time has come."""
     token = (await arena.running()).token
-    await arena.close_attempt(token, Suspended(delay=timedelta()))
+    await arena.close_attempt(token, Snoozed(delay=timedelta()))
     return token.job_id
 
 

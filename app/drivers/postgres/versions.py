@@ -45,7 +45,7 @@ outlast.worker w cross join lateral unnest(w.queues) q(queue)
     select x.job_id, x.name_id, x.ctid as place from outlast.held x
     where x.version = w.code_version and x.queue = q.queue and x.held_at <= w.started_at + interval '1 minute'
     {{bound}} offset 0) x
-  where {STAYS}"""
+  where {STAYS}"""  # noqa: S608  same
 MUST_RELEASE = f"""
 exists (select from outlast.handed h {_PLACE_OF} where {_IS_OVER})
   or exists (select from {_COMES.replace("{bound}", "limit 1")})"""  # noqa: S608  same

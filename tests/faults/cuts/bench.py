@@ -21,7 +21,7 @@ from app.drivers.postgres.database import Database, create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.outbox import PostgresOutbox
 from app.drivers.protocol import ClaimRequest, QueueShare
-from app.jobs.repeat import until_known
+from app.steps.repeat import until_known
 from tests.faults.history import audit, check, one_live_job_a_key, writes
 from tests.support.blade import Blade, past_a_blade
 from tests.support.drivers import new_worker

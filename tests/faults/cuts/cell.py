@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from app.domain.errors import DriverUnavailable
 from app.domain.job import ClaimedJob, ClaimToken, JobId, NewJob, WorkerId
 from app.drivers.protocol import ClaimRequest, QueueShare
-from app.jobs.repeat import until_known
+from app.steps.repeat import until_known
 from tests.faults.cuts.bench import Bench
 from tests.support.blade import Cut
 from tests.support.drivers import NAME, QUEUE, new_job, new_worker

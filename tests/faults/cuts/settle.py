@@ -22,7 +22,7 @@ from app.domain.outcome import (
     Retried,
     SettleAnswer,
     Settlement,
-    Suspended,
+    Snoozed,
 )
 from app.domain.state import DeadReason, State
 from tests.faults.cuts.cell import Operation, asked_by
@@ -103,7 +103,7 @@ class SettleInterruptedLater(Settle):
 
 class SettleSnoozed(Settle):
     name = "settle snoozed"
-    outcome = Suspended(delay=_HOUR)
+    outcome = Snoozed(delay=_HOUR)
     after = (State.DELAYED, 0, 0)
     ledger = ()
     fields: ClassVar[dict[str, Any]] = {"max_queue_time": _HOUR}
