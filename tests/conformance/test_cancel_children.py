@@ -1,6 +1,21 @@
 from __future__ import annotations
 
-from app.domain.outcome import Cancelled, Completed, SettleAnswer, Settlement, Suspended
+import pytest
+
+from app.domain.job import ClaimedJob
+from app.domain.outcome import (
+    Cancelled,
+    CancelVerdict,
+    Completed,
+    Held,
+    Interrupted,
+    Outcome,
+    Retried,
+    SettleAnswer,
+    Settlement,
+    Snoozed,
+    Suspended,
+)
 from app.domain.state import State
 from tests.conformance.runs import (
     CHILD,
@@ -19,7 +34,7 @@ from tests.conformance.runs import (
     the_wait,
     waits,
 )
-from tests.support.drivers import DriverEnv
+from tests.support.drivers import ERROR, DriverEnv
 
 # --- cancelled together
 
@@ -115,3 +130,47 @@ async def test_a_child_already_suspended_with_its_parent_is_no_duplicate(env: Dr
     stored = Settlement(token=held.token, outcome=Suspended(waits=(a_call(child),)))
     assert await env.driver.settle([stored, stored]) == (SettleAnswer.SETTLED, SettleAnswer.REAPED)
     assert (await env.driver.stats()).by_state[State.READY] == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (Interrupted(cause="drain"), State.READY),
+        (Retried(error=ERROR, delay=HOUR), State.DELAYED),
+        (Snoozed(delay=HOUR), State.DELAYED),
+        (Held(reason="does not fit"), State.HELD),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_cancel_finds_the_children_wherever_their_parent_is(
+    env: DriverEnv, outcome: Outcome, state: State
+) -> None:
+    held = await woken_with_a_child(env)
+    await settle(env, held, outcome, has_waits=True)
+    assert (await state_of(env, held.token.job_id), await waits(env, held.token.job_id)) == (state, ["call"])
+    await env.driver.cancel(held.token.job_id, reason="stop")
+    run = await env.driver.run(held.token.job_id)
+    assert run is not None
+    assert [await state_of(env, child) for child in run.children] == [State.CANCELLED]
+    assert run.history.waits == ()
+
+
+async def test_a_cancel_of_a_dead_parent_changes_nothing(env: DriverEnv) -> None:
+    held = await woken_with_a_child(env)
+    await die(env, held, has_waits=True)
+    before = await env.driver.run(held.token.job_id)
+    assert await env.driver.cancel(held.token.job_id, reason="stop") is CancelVerdict.ALREADY_FINISHED
+    assert await env.driver.run(held.token.job_id) == before
+    assert before is not None
+    assert [await state_of(env, child) for child in before.children] == [State.DELAYED]
+
+
+async def woken_with_a_child(env: DriverEnv) -> ClaimedJob:
+    """Give a running job that a sleep has woken and that waits for a delayed child too."""
+    worker = await enlist(env)
+    held = await env.running(worker)
+    child = a_child(held, delay=10 * HOUR)
+    await suspend(env, held, a_call(child), a_sleep(number=1, delay=SECOND))
+    await env.advance(SECOND)
+    await env.driver.wake()
+    return await env.claim_one(worker)

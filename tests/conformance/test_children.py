@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import pytest
 
 from app.domain.job import ClaimedJob, Counters
-from app.domain.outcome import Cancelled, Completed, DeadLettered, Retried, SettleAnswer, Settlement
-from app.domain.state import DeadReason, State
+from app.domain.outcome import Cancelled, Completed, Retried
+from app.domain.state import State
 from app.domain.step import StepKind, StepView, WaitView
 from tests.conformance.runs import (
     CHILD,
@@ -187,40 +186,6 @@ async def test_a_child_that_never_started_in_time_says_so(env: DriverEnv) -> Non
     assert (wait.child_state, wait.child_error_code) == (State.DEAD, "JOB_EXPIRED")
 
 
-async def test_several_children_end_in_one_call(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    pairs = [await called(env, worker) for _ in range(3)]
-    answers = await env.driver.settle(
-        [
-            Settlement(token=pairs[0][1].token, outcome=Completed(result="1"), is_child=True),
-            Settlement(
-                token=pairs[1][1].token,
-                outcome=DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
-                is_child=True,
-            ),
-            Settlement(token=pairs[2][1].token, outcome=Retried(error=ERROR, delay=MINUTE), is_child=True),
-        ]
-    )
-    assert set(answers) == {SettleAnswer.SETTLED}
-    states = [await state_of(env, parent.token.job_id) for parent, _ in pairs]
-    assert states == [State.READY, State.READY, State.SUSPENDED]
-
-
-async def test_one_of_two_children_is_enough(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    held = await env.running(worker)
-    first, second = a_child(held), a_child(held)
-    await suspend(env, held, a_call(first, "a", 0), a_call(second, "b", 1))
-    children = {one.token.job_id: one for one in await env.claim(worker, names=(CHILD,))}
-    await settle(env, children[second.id], Completed(result="2"))
-    assert (await steps(env, held.token.job_id), await waits(env, held.token.job_id)) == (["b"], ["a"])
-    held = await env.claim_one(worker)
-    assert await suspend(env, held, known(a_call(first, "a", 0))) is State.SUSPENDED
-    await settle(env, children[first.id], Completed(result="1"))
-    assert await state_of(env, held.token.job_id) is State.READY
-    assert await steps(env, held.token.job_id) == ["b", "a"]
-
-
 async def test_a_child_s_end_only_records_the_step_of_a_parent_that_runs(env: DriverEnv) -> None:
     worker = await enlist(env)
     held = await env.running(worker)
@@ -258,21 +223,3 @@ async def test_a_grandchild_wakes_its_own_parent_alone(env: DriverEnv) -> None:
     await settle(env, await claim_child(env, worker, grandchild.id), Completed())
     assert await state_of(env, child.token.job_id) is State.READY
     assert await state_of(env, parent.token.job_id) is State.SUSPENDED
-
-
-async def test_a_parent_s_suspension_and_its_child_s_end_at_once_never_miss_each_other(env: DriverEnv) -> None:
-    worker = await enlist(env)
-    for _ in range(10):
-        held = await env.running(worker)
-        child = a_child(held)
-        await suspend(env, held, a_call(child), a_sleep(number=1, delay=SECOND))
-        running_child = await claim_child(env, worker, child.id)
-        await env.advance(SECOND)
-        await env.driver.wake()
-        held = await env.claim_one(worker)
-        await asyncio.gather(
-            suspend(env, held, known(a_call(child))), settle(env, running_child, Completed(result="1"))
-        )
-        assert await state_of(env, held.token.job_id) is State.READY
-        assert await steps(env, held.token.job_id) == ["nap", "call"]
-        await settle(env, await env.claim_one(worker), Completed())

@@ -173,6 +173,14 @@ async def test_a_fresh_run_records_for_itself(env: DriverEnv) -> None:
     assert (await env.describe(held.token.job_id)).run_id == run_id
 
 
+async def test_an_enqueue_that_finds_the_job_names_the_run_it_has_now(env: DriverEnv) -> None:
+    held = await dead_with_a_run(env, key="k")
+    await env.driver.retry(held.token.job_id, mode=FRESH)
+    run_id = (await env.describe(held.token.job_id)).run_id
+    answer = await env.enqueue_again(key="k")
+    assert (answer.id, answer.run_id, answer.deduped) == (held.token.job_id, run_id, True)
+
+
 async def test_every_fresh_retry_makes_another_run(env: DriverEnv) -> None:
     held = await dead_with_a_run(env)
     seen = {held.run_id}

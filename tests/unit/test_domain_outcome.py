@@ -20,12 +20,15 @@ from app.domain.outcome import (
     OutcomeKind,
     Retried,
     Snoozed,
+    Suspended,
 )
 from app.domain.state import DeadReason
+from app.domain.step import MAIN_BRANCH, NewWait, Place, StepKind
 
 ERROR = ErrorInfo(type="ValueError", message="no")
 TIMED_OUT = ErrorInfo(type="JobTimeout", message="too long", code="JOB_TIMEOUT")
 MINUTE = timedelta(minutes=1)
+NAP = NewWait(name="nap", kind=StepKind.SLEEP, place=Place(MAIN_BRANCH, 0), delay=MINUTE)
 
 # The contract's table: counted as an attempt, label of `outlast_jobs_total`, has a row in the ledger.
 TABLE = {
@@ -68,6 +71,7 @@ def test_every_outcome_a_worker_settles_has_a_kind_and_no_other() -> None:
         (Completed(result="1"), "returned", None),
         (Completed(late=True), "late", None),
         (Snoozed(delay=MINUTE), "suspended", None),
+        (Suspended(waits=(NAP,)), "suspended", None),
         (Retried(error=ERROR, delay=MINUTE), "error", ERROR),
         (Retried(error=TIMED_OUT, delay=MINUTE), "timeout", TIMED_OUT),
         (DeadLettered(error=ERROR, reason=DeadReason.TERMINAL), "error", ERROR),
@@ -78,8 +82,8 @@ def test_every_outcome_a_worker_settles_has_a_kind_and_no_other() -> None:
         (Interrupted(cause="drain", error=ERROR), "drain", ERROR),
         (Cancelled(reason="not needed"), "caller", None),
         (Cancelled(reason="not needed", error=ERROR), "caller", ERROR),
-        (Held(reason="step 3"), "step 3", None),
-        (Held(reason="step 3", error=ERROR), "step 3", ERROR),
+        (Held(reason="step 3"), "held", None),
+        (Held(reason="step 3", error=ERROR), "held", ERROR),
     ],
 )
 def test_an_outcome_is_recorded_with_its_cause_and_error(outcome: Outcome, cause: str, error: ErrorInfo | None) -> None:

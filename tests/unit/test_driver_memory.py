@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.errors import Internal
+from app.domain.errors import Internal, TransactionForeign
 from app.domain.job import Counters
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
+from app.domain.step import MAIN_BRANCH, NewStep, Place, StepKind
 from app.drivers.memory.clock import SystemClock
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.memory.rows import Finished
@@ -64,3 +65,13 @@ async def test_a_claim_that_turns_up_after_its_worker_was_lost_and_surrendered_i
         assert (reaped.outcome, reaped.cause) == (OutcomeKind.LEASE_LOST, "lease_lost")
         view = await env.describe(token.job_id)
         assert (view.state, view.counters.attempt, view.counters.crashes) == (State.READY, 0, 0)
+
+
+async def test_a_transaction_of_the_caller_s_cannot_hold_a_step_here() -> None:
+    async with memory_env() as env:
+        held = await env.running()
+        step = NewStep(name="book", kind=StepKind.TRANSACTION, place=Place(MAIN_BRANCH, 0), value=None)
+        with pytest.raises(TransactionForeign):
+            async with env.driver.step_transaction(held.token, step, bind=object()):
+                pytest.fail("the body must not begin")
+        assert (await env.driver.history(held.token.job_id, held.run_id)).steps == ()
