@@ -21,6 +21,7 @@ from tests.conformance.runs import (
     claim_child,
     die,
     enlist,
+    history,
     known,
     settle,
     state_of,
@@ -205,6 +206,23 @@ async def test_a_sweep_goes_through_all_by_id(env: DriverEnv) -> None:
     assert states == [State.READY, State.READY, State.SUSPENDED, State.READY, State.READY]
 
 
+@pytest.mark.parametrize("how", ["dead", "gone"])
+async def test_a_sweep_tells_of_a_child_that_will_give_no_result(env: DriverEnv, how: str) -> None:
+    worker = await enlist(env)
+    there = await env.enqueue(CHILD, key="k")
+    held = await env.running(worker)
+    await suspend(env, held, a_call(a_child(held, key="k")))
+    await die(env, await claim_child(env, worker, there), is_child=False)
+    if how == "gone":
+        await env.advance(2 * MINUTE)
+        assert await env.driver.purge(PurgeQuery(state=State.DEAD, older_than=MINUTE)) == 1
+    assert await state_of(env, held.token.job_id) is State.SUSPENDED
+    assert (await env.driver.sweep_waits()).woken == 1
+    assert await state_of(env, held.token.job_id) is State.READY
+    wait = await the_wait(env, held.token.job_id)
+    assert (wait.child_state, wait.is_child_gone) == ((State.DEAD, False) if how == "dead" else (None, True))
+
+
 async def test_a_sweep_does_not_tell_twice_of_a_child_that_failed(env: DriverEnv) -> None:
     worker = await enlist(env)
     _, child = await called(env, worker)
@@ -215,3 +233,6 @@ async def test_a_sweep_does_not_tell_twice_of_a_child_that_failed(env: DriverEnv
     await env.advance(timedelta(minutes=30))
     assert (await env.driver.sweep_waits()).woken == 0
     assert await state_of(env, held.token.job_id) is State.SUSPENDED
+    waiting_on = (await env.describe(held.token.job_id)).waiting_on
+    assert [(wait.name, wait.child_state) for wait in waiting_on] == [("call", State.DEAD), ("nap", None)]
+    assert waiting_on == (await history(env, held.token.job_id)).waits

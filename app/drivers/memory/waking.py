@@ -57,7 +57,8 @@ def sweep_waits(store: Store, after: JobId | None, batch: int) -> Swept:
 def wake_parents(store: Store, ended: Iterable[JobId], now: datetime) -> None:
     """Let every run know that waits for one of the jobs that have just ended; for a caller in a statement."""
     children = set(ended)
-    for job_id, wait in tuple(store.runs.all_waits()):
+    waits = tuple(store.runs.all_waits()) if children else ()
+    for job_id, wait in waits:
         if wait.child_id in children:
             look_at_child(store, job_id, wait, now)
 
