@@ -218,6 +218,8 @@ class PostgresEnv(DriverEnv):
             )
             await connection.exec_driver_sql(f"truncate {', '.join(f'outlast.{table}' for (table,) in found)}")
             await connection.commit()
+        # What a driver keeps in mind of the times it has looked at it forgets on a new connection.
+        await self.engine.dispose()
 
     async def set_clock(self, now: datetime) -> None:
         """Let the database's clock stand at `now`."""
