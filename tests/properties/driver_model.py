@@ -150,9 +150,9 @@ class DriverModel(RuleBasedStateMachine):
         holders = Counter((v.name, v.tenant, v.key) for v in views.values() if v.key is not None and v.state in LIVE)
         assert all(count == 1 for count in holders.values())
         self.views = views
-        self.runs = {view.id: run.history for view, run in zip(found, runs, strict=True)}
-        for view in found:
-            self._may_wait(view, self.runs[view.id])
+        self.runs = runs
+        for job_id, run in runs.items():
+            self._may_wait(views[job_id], run)
 
     def _may_wait(self, view: JobView, run: RunHistory) -> None:
         """Demand that what waits has something to wait for, and that what has ended for good waits for nothing."""

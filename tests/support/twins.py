@@ -17,7 +17,7 @@ from app.domain.errors import OutlastError
 from app.domain.event import EventQuery
 from app.domain.job import ClaimedJob, ClaimToken, JobId, RunId, WorkerId
 from app.domain.snapshot import AttemptView, JobView, QueueView, Stats, WorkerView
-from app.domain.step import RunView
+from app.domain.step import RunHistory
 from app.drivers.reading import ListQuery
 from tests.support.drivers import DriverEnv, MemoryEnv, PostgresEnv
 
@@ -93,11 +93,13 @@ class Twins:
         for side in self.sides:
             self.run(side.env.advance(by))
 
-    def everything(self, job_ids: list[JobId]) -> tuple[Stats, list[JobView], list[RunView]]:
-        """Demand that everything that can be read reads the same, and give counts, and jobs with their runs."""
+    def everything(self, job_ids: list[JobId]) -> tuple[Stats, list[JobView], dict[JobId, RunHistory]]:
+        """Demand that everything that can be read reads the same, and give counts, jobs, and runs that have begun."""
         seen = cast("tuple[Any, ...]", self.ask(lambda side: _read(side, job_ids)))
         self._ages()
-        return seen[0], [view for view in seen[1] if view is not None], [run for run in seen[2] if run is not None]
+        views = [view for view in seen[1] if view is not None]
+        begun = [view.id for view in views if _has_begun(view)]
+        return seen[0], views, {job_id: run.history for job_id, run in zip(begun, seen[2], strict=True)}
 
     def comparable(self, value: object, side: int) -> object:
         """Give an answer without what each store is free to choose."""
@@ -179,6 +181,11 @@ def differences(memory: object, postgres: object, at: str = "") -> Iterator[str]
             pass
 
 
+def _has_begun(view: JobView) -> bool:
+    """Say whether a job's run can hold anything: it was claimed, or may be a fork."""
+    return view.counters.claim_no > 0 or view.parent_id is not None
+
+
 async def _read(side: Side, job_ids: list[JobId]) -> tuple[object, ...]:
     driver = side.driver
     views = [await driver.describe(job_id) for job_id in job_ids]
@@ -186,7 +193,7 @@ async def _read(side: Side, job_ids: list[JobId]) -> tuple[object, ...]:
     return (
         await driver.stats(),
         views,
-        [await driver.run(job_id) for job_id in job_ids],
+        [await driver.run(view.id) for view in views if view is not None and _has_begun(view)],
         await driver.events(EventQuery(limit=200)),
         ledgers,
         await driver.list(ListQuery(limit=200)),
