@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_outbox import OUTBOX
+from tests.mutants.catalogue_runs import RUNS
 from tests.mutants.mutant import Case, Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
@@ -283,5 +284,6 @@ TARGETS = (
     REAP,
     *BESIDE,
     *OUTBOX,
+    *RUNS,
 )
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

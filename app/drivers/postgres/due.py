@@ -19,7 +19,7 @@ select (select w.due_at from outlast.waiting w
   (select true from outlast.expiry x where {PASSED} order by x.at limit 1) is not null as must_expire,
   exists (select from outlast.worker where {LAPSED})
     or exists (select from outlast.running r where {ORPHANED}) as must_reap,
-  (select w.due_at from outlast.wait w where w.due_at >= $2 order by w.due_at limit 1) - outlast.clock() as wake_in,
+  (select v.due_at from outlast.wait v where v.due_at >= $2 order by v.due_at limit 1) - outlast.clock() as wake_in,
   {MUST_RELEASE.strip()} as must_release"""  # noqa: S608  fragments of our own
 
 

@@ -57,7 +57,8 @@ hld_rows as materialized (
 sus_rows as materialized (
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.suspended t
-    where t.job_id = e.id and e.deadline_at is not null for update skip locked) x),
+    where t.job_id = e.id and (e.deadline_at is null) is false
+    for update skip locked) x),
 rdy as (delete from outlast.ready where ctid = any(array(select ctid from rdy_rows)) returning {_COUNTERS}),
 wai as (delete from outlast.waiting where ctid = any(array(select ctid from wai_rows)) returning {_COUNTERS}),
 hld as (delete from outlast.held where ctid = any(array(select ctid from hld_rows)) returning {_COUNTERS}),

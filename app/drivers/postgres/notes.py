@@ -19,15 +19,15 @@ with i as materialized (
   select * from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::float8[], $6::text[])
     i(job_id, seq, claim_no, worker, value, message)),
 held as materialized (
-  select r.job_id, r.seq from outlast.running r
+  select r.job_id, r.seq, r.claim_no, r.worker from outlast.running r
   where r.job_id = any($1::uuid[])
-    and (exists (select from i where i.job_id = r.job_id and i.seq = r.seq and i.claim_no = r.claim_no
-      and i.worker = r.worker)) is true
     and (select w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()
       from outlast.worker w where w.id = r.worker)
   order by r.job_id for key share),
 mine as materialized (
-  select i.* from i where (exists (select from held h where h.job_id = i.job_id and h.seq = i.seq)) is true),
+  select i.* from i where (exists (
+    select from held h
+    where h.job_id = i.job_id and h.seq = i.seq and h.claim_no = i.claim_no and h.worker = i.worker)) is true),
 prg as (
   insert into outlast.progress as p (job_id, value, message, claim_no)
   select job_id, value, message, claim_no from mine where value is not null order by job_id

@@ -1,14 +1,12 @@
 """`retry`: an operator gives a dead, cancelled or held job another life.
 
 The token's move is one statement; the job's key is won before the finished row is deleted, so a job that cannot have
-its key stays where it is. A run that is not to go on as it is is cut back in the same transaction. Budgets are fresh;
+its key stays where it is. A run that does not go on as it is is `retry_cut`'s. Budgets are fresh;
 claim number, interrupts and ledger go on. Time limits of the first enqueue (`run_at`,
 `max_queue_time`, `deadline`) are dropped: they have usually passed, and would end the new life before it began.
 """
 
 from __future__ import annotations
-
-from uuid import UUID, uuid4
 
 from ...domain.errors import JobDuplicate, JobStateConflict, OutlastError
 from ...domain.job import LANE_NEW, JobId
@@ -16,12 +14,11 @@ from ...domain.state import RETRYABLE, State
 from ...domain.step import RetryMode
 from ..protocol import Wake
 from .buckets import CANCELLED, DEAD, TOKEN
-from .cancel import cancel_children, no_token, not_found, tell_of_children
-from .database import Database, Raw, Row
-from .fork import no_step
+from .cancel import no_token, not_found
+from .database import Database, Row
 from .notify import notify
+from .retry_cut import Cut, retry_cut
 from .rows import plain
-from .run_locks import looking
 
 _LOOKS = 100
 
@@ -57,40 +54,6 @@ o as (
 x as (delete from outlast.expiry where job_id = any(array(select job_id from d)))
 select job_id from r"""  # noqa: S608  fragments of our own
 
-# A held job has its key still.
-_RETRY_HELD = f"""
-with h as (
-  delete from outlast.held where job_id = (
-    select j.id from outlast.job j where j.id = $1 and ($2::text is null or j.tenant = $2))
-  returning job_id, claim_no, interrupts),
-r as (
-  insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select e.queue, e.priority * 2 + {LANE_NEW}, h.job_id, e.name_id, 0, h.claim_no, 0, h.interrupts
-  from h join outlast.job e on e.id = h.job_id returning job_id),
-o as (
-  update outlast.job set run_at = null, deadline_at = null
-  where id = any(array(select job_id from h)) and (run_at is not null or deadline_at is not null)),
-x as (delete from outlast.expiry where job_id = any(array(select job_id from h)))
-select job_id from r"""  # noqa: S608  same
-
-# Locked, so that nobody else gives the job another life while its run is cut back.
-_STOPPED = f"""
-with e as materialized (
-  select j.id, coalesce(j.run_id, j.id) as run_id from outlast.job j
-  where j.id = $1 and ($2::text is null or j.tenant = $2)),
-f as materialized (
-  select job_id from outlast.finished
-  where job_id = (select id from e) and state in ({DEAD}, {CANCELLED}) for update),
-h as materialized (select job_id from outlast.held where job_id = (select id from e) for update)
-select e.run_id, exists (select from f) as has_ended, exists (select from h) as is_held,
-  (select s.seq from outlast.step s where s.run_id = e.run_id and s.name = $3) as cut
-from e"""  # noqa: S608  same
-_CUT = "delete from outlast.step where run_id = $1 and seq >= coalesce($2::bigint, 0)"
-_ANEW = """
-with j as (update outlast.job set run_id = $2 where id = $1),
-l as (delete from outlast.run_line where job_id = $1)
-delete from outlast.progress where job_id = $1"""
-
 _WHY_NOT = f"""
 select t.state, k.job_id as holder
 from outlast.job e left join lateral ({TOKEN}) t on true
@@ -122,7 +85,8 @@ async def retry(
         if goes_on:
             found = await db.run(lambda conn: conn.fetchrow(db.in_schema(_RETRY), job_id, tenant))
         else:
-            found = await _retry_cut(db, job_id, mode=mode, from_step=from_step, tenant=tenant)
+            cut = Cut(is_fresh=mode is RetryMode.FRESH, from_step=from_step)
+            found = await retry_cut(db, _RETRY, job_id, cut, tenant=tenant)
         if found is not None:
             await notify(db, Wake.READY)
             return
@@ -131,37 +95,6 @@ async def retry(
         if refusal is not None:
             raise refusal
     raise no_token(job_id)
-
-
-async def _retry_cut(
-    db: Database, job_id: JobId, *, mode: RetryMode, from_step: str | None, tenant: str | None
-) -> Row | None:
-    """Cut the run back and make its job ready, both or neither; None: it is in no state for that."""
-    cancelled: list[UUID] = []
-
-    async def once(conn: Raw) -> Row | None:
-        cancelled.clear()
-        async with looking(conn):
-            stopped = await conn.fetchrow(db.in_schema(_STOPPED), job_id, tenant, from_step)
-            if stopped is None or not (stopped["has_ended"] or stopped["is_held"]):
-                return None
-            if from_step is not None and stopped["cut"] is None:
-                raise no_step(job_id, from_step)
-            sql = _RETRY if stopped["has_ended"] else _RETRY_HELD
-            found = await conn.fetchrow(db.in_schema(sql), job_id, tenant)
-            if found is None:
-                return None
-            # Nobody sees the job ready before all of this is committed.
-            is_fresh = mode is RetryMode.FRESH
-            await conn.execute(db.in_schema(_CUT), stopped["run_id"], None if is_fresh else stopped["cut"])
-            if is_fresh:
-                await conn.execute(db.in_schema(_ANEW), job_id, uuid4())
-            cancelled.extend(await cancel_children(db, conn, job_id))
-            return found
-
-    found = await db.run(once)
-    await tell_of_children(db, cancelled)
-    return found
 
 
 def _refusal(job_id: JobId, found: Row | None, *, goes_on: bool) -> OutlastError | None:

@@ -31,8 +31,6 @@ with i as materialized (
 held as materialized (
   select r.job_id, r.seq, r.claim_no, r.worker from outlast.running r
   where r.job_id = any($1::uuid[])
-    and (exists (select from i where i.job_id = r.job_id and i.seq = r.seq and i.claim_no = r.claim_no
-      and i.worker = r.worker)) is true
     and (select w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()
       from outlast.worker w where w.id = r.worker)
   order by r.job_id for key share),

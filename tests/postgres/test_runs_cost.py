@@ -1,0 +1,106 @@
+"""What runs cost beside a hundred thousand that sleep: figures without noise, in pages looked at."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.drivers.postgres import due, events, run_view, steps, suspend, waits
+from app.drivers.postgres.due_mark import DueMark
+from tests.postgres.pages import Pages, administrator, open_pages
+from tests.postgres.test_buffers import _snapshot
+
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(180)]
+
+SLEEPING = 100_000
+# Of these, 137 are all there is of the table of what runs: it is read as it lies.
+DUE = 160
+
+_PILE = f"""
+create table outlast.pile as select gen_random_uuid() as id, i from generate_series(1, {SLEEPING}) i;
+insert into outlast.job(id, name_id, queue, priority, tenant, payload, max_attempts, max_crashes)
+  select id, 1, 'default', 5, 'default', '{{}}', 3, 3 from outlast.pile;
+insert into outlast.suspended(job_id, queue, rank, name_id, claim_no, reason)
+  select id, 'default', 10, 1, 1, case when i % 2 = 0 then 2 else 3 end from outlast.pile;
+insert into outlast.wait(job_id, name, kind, branch, number, due_at, tenant, event, event_key, code_version)
+  select id, 'w', case when i % 2 = 0 then 2 else 3 end, '', 1, outlast.clock() + i * interval '1 second',
+    case when i % 2 = 1 then 'default' end, case when i % 2 = 1 then 'go' end, case when i % 2 = 1 then i::text end, '1'
+  from outlast.pile;
+insert into outlast.step(run_id, name, kind, branch, number, claim_no, code_version, started_at)
+  select id, 's' || n, 0, '', n, 1, '1', outlast.clock() from outlast.pile, generate_series(0, 4) n
+"""
+
+
+@pytest.fixture
+async def pages(lone_url: str) -> AsyncIterator[Pages]:
+    """Statements to be explained, beside a hundred thousand suspended runs of five steps."""
+    async with open_pages(lone_url) as made:
+        async with administrator(lone_url) as admin:
+            await admin.execute(_PILE)
+        await made.tidy()
+        yield made
+
+
+async def _one(pages: Pages, number: int) -> Any:
+    return await pages.connection.fetchval("select id from outlast.pile where i = $1", number)
+
+
+async def test_a_look_for_what_is_due_costs_what_it_did_without_any_run(pages: Pages) -> None:
+    mark = DueMark(monotonic=float, roll=float)
+    assert await pages.of(due._DUE, mark.begin(pages), mark.begin(pages)) <= DUE
+
+
+async def test_runs_that_were_woken_long_ago_cost_the_next_look_nothing(pages: Pages, lone_url: str) -> None:
+    """Their entries stay while somebody keeps a snapshot. A process that looks for the first time walks them."""
+    mark = DueMark(monotonic=float, roll=float)
+    first = mark.begin(pages)
+    async with administrator(lone_url) as admin:
+        await admin.execute("create table outlast.kept as select * from outlast.wait")
+        await admin.execute("delete from outlast.wait")
+    await pages.tidy()
+    async with _snapshot(lone_url), administrator(lone_url) as admin:
+        await admin.execute(f"update outlast.kept set due_at = due_at - interval '{2 * SLEEPING} seconds'")
+        await admin.execute("insert into outlast.wait select * from outlast.kept")
+        await admin.execute("delete from outlast.wait")
+        mark.learn(await admin.fetchval("select outlast.clock()"))
+        assert await pages.of(waits.DUE_WAITS, 100, first) > 300
+        assert await pages.of(waits.DUE_WAITS, 100, mark.begin(pages)) <= 10
+        assert await pages.of(due._DUE, first, mark.begin(pages)) <= DUE
+
+
+async def test_a_history_costs_its_own_rows(pages: Pages) -> None:
+    run = await _one(pages, 77_777)
+    assert await pages.of(run_view.HISTORY, run, run) <= 16
+
+
+async def test_waking_costs_what_is_woken(pages: Pages) -> None:
+    """Measured about 45 pages a run: its wait, token and envelope, its step, and where it might have been instead."""
+    some = [await _one(pages, number) for number in range(50_000, 50_020)]
+    assert await pages.of(waits.WAKE, some, ["w"] * 20) <= 20 * 60 + 40
+
+
+async def test_an_emit_costs_what_it_wakes(pages: Pages) -> None:
+    key = "default", "go", "77777"
+    assert await pages.of(events.WAITERS, *key) <= 8
+    event = await _one(pages, 1)
+    assert await pages.of(events.EMIT, *key, event, "{}", None) <= 110
+    nobody = "default", "go", "nobody"
+    assert await pages.of(events.WAITERS, *nobody) <= 6
+
+
+async def test_a_sweep_costs_what_it_looks_at(pages: Pages) -> None:
+    assert await pages.of(waits.SWEEP, None, 100) <= 100 * 8 + 20
+
+
+async def test_recording_a_step_costs_the_same_beside_many(pages: Pages) -> None:
+    """A claim locked, a step and its index entry, the envelope and the worker looked up."""
+    await pages.meter.enqueue(1)
+    (claimed,) = await pages.meter.claim(pages.worker, 1)
+    token = claimed.token
+    binds = [token.job_id], [token.fence], [token.claim_no], [token.worker_id], ["s"], [0], [""], [0], ["1"]
+    assert await pages.of(steps.RECORD, *binds, [timedelta()]) <= 40
+    fence = token.job_id, token.fence, token.claim_no, token.worker_id
+    assert await pages.of(suspend.FENCE, *fence, ["s"]) <= 30
