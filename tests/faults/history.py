@@ -144,7 +144,8 @@ async def _in_one_bucket(store: Store) -> None:
     doubled = await store.fetch(
         "select job_id, count(*) from (select job_id from outlast.ready union all select job_id from outlast.waiting"
         " union all select job_id from outlast.running union all select job_id from outlast.held"
-        " union all select job_id from outlast.suspended union all select job_id from outlast.finished) t group by job_id having count(*) <> 1"
+        " union all select job_id from outlast.suspended"
+        " union all select job_id from outlast.finished) t group by job_id having count(*) <> 1"
     )
     assert not doubled, f"jobs in more than one bucket: {doubled}"
     homeless = await store.fetch(

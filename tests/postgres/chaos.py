@@ -15,6 +15,7 @@ from typing import TypeVar
 import asyncpg
 
 from app.domain.errors import DriverUnavailable, JobDuplicate, JobNotFound, JobStateConflict
+from app.domain.event import NewEvent
 from app.domain.job import ClaimedJob, JobId, WorkerId
 from app.domain.outcome import (
     Completed,
@@ -26,16 +27,23 @@ from app.domain.outcome import (
     SettleAnswer,
     Settlement,
     Snoozed,
+    Suspended,
 )
+from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason, State
+from app.domain.step import NewWait
 from app.drivers.postgres.sqlstate import Contended
 from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
+from tests.conformance.runs import a_sleep, a_step, an_event, new_event
 from tests.postgres.arena import Arena, Seat
 from tests.support.drivers import ERROR, NAME, QUEUE, new_worker
 
 T = TypeVar("T")
 
 LEASE_MS = 1500
+EVENT_KEYS = 5
+VERSIONS = ("1.0.0", "2.0.0")  # of the workers, and of nobody
+PUBLISHED = [JobTypeDoc(name=NAME, code_version=version, document="{}") for version in VERSIONS]
 # What a killed backend looks like from the client.
 CUT = (
     asyncpg.exceptions.AdminShutdownError,
@@ -114,6 +122,8 @@ class Actor:
             worker = await self.call(lambda seat: seat.driver.register_worker(new_worker(lease_ms=LEASE_MS)))
             if worker is None:
                 continue
+            for doc in PUBLISHED:
+                await self.call(lambda seat, doc=doc: seat.driver.publish_job_types([doc]))  # type: ignore[misc] # bound
             for _ in range(self.random.randint(5, 30)):
                 await self._claim_and_settle(worker)
             await self._leave(worker)
@@ -126,6 +136,9 @@ class Actor:
                 await self._cancel(self.random.choice(lately))
             elif self.random.random() < 0.3:
                 await self._cancel(self.random.choice(self.jobs))
+            elif self.random.random() < 0.3:
+                event = new_event(key=str(self.random.randint(0, EVENT_KEYS - 1)))
+                await self._emit(event)
             else:
                 await self._retry(self.random.choice(self.jobs))
 
@@ -137,6 +150,9 @@ class Actor:
             lambda seat: seat.driver.promote(self.random.choice((3, 1000))),
             lambda seat: seat.driver.expire(self.random.choice((3, 1000))),
             lambda seat: seat.driver.purge(ended),
+            lambda seat: seat.driver.wake(self.random.choice((3, 1000))),
+            lambda seat: seat.driver.sweep_waits(),
+            lambda seat: seat.driver.release_due(),
         ]
         while not stop.is_set():
             await self.call(self.random.choice(chores))
@@ -156,6 +172,9 @@ class Actor:
     async def _cancel(self, job_id: JobId) -> None:
         await self.call(lambda seat: seat.driver.cancel(job_id, reason="stress"))
 
+    async def _emit(self, event: NewEvent) -> None:
+        await self.call(lambda seat: seat.driver.emit(event))
+
     async def _retry(self, job_id: JobId) -> None:
         await self.call(lambda seat: seat.driver.retry(job_id))
 
@@ -174,7 +193,10 @@ class Actor:
             await self.call(lambda seat: seat.driver.isolate(kept[0].token))
         if kept and self.random.random() < 0.1:
             await self.call(lambda seat: seat.driver.release([kept[0].token], cause="stress"))
-        await self.settle([(job, self._outcome()) for job in kept], worker)
+        if kept and self.random.random() < 0.5:
+            name = f"step {kept[0].token.claim_no}"
+            await self.call(lambda seat: seat.driver.record_step(kept[0].token, a_step(name)))
+        await self.settle([(job, self._outcome(job)) for job in kept], worker)
 
     def _note(self, claimed: Sequence[ClaimedJob]) -> None:
         for job in claimed:
@@ -182,7 +204,9 @@ class Actor:
 
     async def settle(self, ends: list[tuple[ClaimedJob, Outcome]], worker: WorkerId | None = None) -> None:
         """Settle, sometimes twice, half the time with a claim of `worker` in the statement; note what was stored."""
-        batch = [Settlement(token=job.token, outcome=outcome) for job, outcome in ends]
+        batch = [
+            Settlement(token=job.token, outcome=outcome, has_waits=job.token.claim_no > 1) for job, outcome in ends
+        ]
         for _ in range(2 if self.random.random() < 0.1 else 1):
             is_fused = self.random.random() < 0.5
             answers = await (self._settle_and_claim(batch, worker) if worker and is_fused else self._settle(batch))
@@ -201,7 +225,7 @@ class Actor:
         self._came_along = claimed or self._came_along
         return answers
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self, job: ClaimedJob) -> Outcome:
         soon = timedelta(milliseconds=self.random.randint(0, 50))
         return self.random.choice(
             (
@@ -213,8 +237,15 @@ class Actor:
                 Interrupted(cause="drain", delay=soon),
                 DeadLettered(error=ERROR, reason=DeadReason.TERMINAL),
                 Held(reason="stress"),
+                Held(reason="stress", version=self.random.choice(VERSIONS)),
+                Suspended(waits=(self._event(job, soon),)),
+                Suspended(waits=(a_sleep(f"nap {job.token.claim_no}", delay=soon), self._event(job, 1000 * soon))),
             )
         )
+
+    def _event(self, job: ClaimedJob, within: timedelta) -> NewWait:
+        key = str(self.random.randint(0, EVENT_KEYS - 1))
+        return an_event(f"event {job.token.claim_no}", 1, key=key, delay=within)
 
 
 def request(worker: WorkerId, room: int) -> ClaimRequest:

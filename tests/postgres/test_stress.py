@@ -18,8 +18,9 @@ from app.domain.outcome import Completed, SettleAnswer, Settlement
 from app.domain.state import State
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
+from tests.conformance.runs import new_event
 from tests.postgres.arena import Arena
-from tests.postgres.chaos import Actor, Books, kill, request
+from tests.postgres.chaos import EVENT_KEYS, PUBLISHED, Actor, Books, kill, request
 from tests.support.drivers import PostgresEnv, new_job, new_worker, start_time
 
 pytestmark = pytest.mark.postgres
@@ -44,20 +45,23 @@ async def _enqueued(driver: PostgresDriver, count: int, seed: int) -> list[JobId
 
 async def _left(driver: PostgresDriver) -> int:
     by_state = (await driver.stats()).by_state
-    return by_state[State.READY] + by_state[State.DELAYED] + by_state[State.RUNNING]
+    return sum(by_state[state] for state in (State.READY, State.DELAYED, State.RUNNING, State.SUSPENDED))
 
 
 async def _bring_to_an_end(driver: PostgresDriver, arena: Arena, books: Books) -> None:
-    """Without chaos: reap, promote and complete until nothing is alive; held jobs are cancelled."""
+    """Without chaos: reap, promote, wake and complete until nothing is alive; held jobs are cancelled."""
     worker = await driver.register_worker(new_worker(lease_ms=600_000))
     async with asyncio.timeout(60):
         while await _left(driver):
             await driver.reap()
             await driver.promote()
+            await driver.wake()
+            for key in range(EVENT_KEYS):
+                await driver.emit(new_event(key=str(key)))
             claimed = await driver.claim(request(worker, 500))
             for job in claimed:
                 books.claims[job.token.job_id][job.token.fence] = job.token.claim_no
-            batch = [Settlement(token=job.token, outcome=Completed()) for job in claimed]
+            batch = [Settlement(token=job.token, outcome=Completed(), has_waits=True) for job in claimed]
             answers = await driver.settle(batch)
             for settlement, answer in zip(batch, answers, strict=True):
                 assert answer is SettleAnswer.SETTLED
@@ -71,6 +75,8 @@ async def _stress(arena: Arena, driver: PostgresDriver, *, count: int, seconds: 
     """Claims grow with the number of jobs, so that each of them has a turn."""
     books, stop = Books(), asyncio.Event()
     books.jobs = jobs = await _enqueued(driver, count, seed)
+    for doc in PUBLISHED:
+        await driver.publish_job_types([doc])
     room = max(8, count // 1000)
     actors = [Actor(arena, books, jobs, seed=seed * 100 + number, room=room) for number in range(8)]
     parts = [Actor.work] * 4 + [Actor.operate] * 2 + [Actor.maintain] * 2
@@ -95,7 +101,7 @@ async def _balance(arena: Arena, books: Books) -> None:
     # Nothing lost, nothing in two places: everything is finished, once, or was and has been purged whole.
     kept = {row[0] for row in await arena.fetch("select id from outlast.job")}
     assert await one("select count(*) from outlast.finished f join outlast.job j on j.id = f.job_id") == len(kept)
-    for table in ("finished", "attempt", "expiry"):
+    for table in ("finished", "attempt", "expiry", "wait", "handed"):
         orphans = f"select count(*) from outlast.{table} where not exists (select from outlast.job where id = job_id)"
         assert await one(orphans) == 0
     purged = jobs - kept
@@ -103,7 +109,11 @@ async def _balance(arena: Arena, books: Books) -> None:
     assert kept <= jobs
     assert purged <= books.claims.keys(), "only what somebody had can have been done"
     live = "select count(*) from outlast.{}"
-    assert [await one(live.format(name)) for name in ("ready", "waiting", "running", "held", "live_key")] == [0] * 5
+    places = ("ready", "waiting", "running", "suspended", "held", "live_key")
+    assert [await one(live.format(name)) for name in places] == [0] * 6
+    # What has ended well, or was cancelled, waits for nothing; what was purged has left nothing of its run.
+    assert await one("select count(*) from outlast.wait w join outlast.finished f using (job_id) where state <> 2") == 0
+    assert await one("select count(*) from outlast.step where run_id not in (select id from outlast.job)") == 0
     # No claim was settled twice, no job completed twice, and claim numbers grow with the fence.
     assert max(books.settled.values()) == 1
     assert max(books.completed.values()) == 1
