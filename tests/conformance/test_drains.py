@@ -8,9 +8,10 @@ from app.domain import drain
 from app.domain.drain import DrainedRun, DrainReport
 from app.domain.job import ClaimedJob, WorkerId
 from app.domain.ledger import CAUSE_DRAIN
-from app.domain.outcome import Completed, Interrupted
+from app.domain.outcome import Completed, Interrupted, Suspended
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.memory.rows import Drained, Worker
+from tests.conformance.runs import a_sleep, a_step
 from tests.support.drivers import DriverEnv, PostgresEnv, new_job, new_worker
 
 SECOND = timedelta(seconds=1)
@@ -63,6 +64,25 @@ async def test_the_time_to_the_next_claim_counts_from_the_interruption(env: Driv
     (view,) = await env.driver.drains(limit=10)
     assert running.token.job_id == view.runs[2].run.job_id
     assert [one.claimed_after for one in view.runs] == [2 * SECOND, 2 * SECOND, 2 * SECOND, None]
+
+
+async def test_a_claim_that_suspended_was_there_when_its_first_step_began(env: DriverEnv) -> None:
+    """No row of the ledger tells of it; without a step, of when it suspended."""
+    worker = await env.register()
+    await env.driver.enqueue_many([new_job() for _ in range(2)])
+    claims = await env.claim(worker)
+    for claimed in claims:
+        await env.close_attempt(claimed.token, Interrupted(cause=CAUSE_DRAIN))
+    await report(env, worker, *(run_of(claimed, "interrupted") for claimed in claims))
+    await env.advance(SECOND)
+    again = {one.token.job_id: one for one in await env.claim(await env.register(lease_ms=600_000))}
+    stepped, plain = (again[claimed.token.job_id] for claimed in claims)
+    assert await env.driver.record_step(stepped.token, a_step())
+    await env.advance(SECOND)
+    for held in (stepped, plain):
+        await env.close_attempt(held.token, Suspended(waits=(a_sleep(number=1),)))
+    (view,) = await env.driver.drains(limit=10)
+    assert [one.claimed_after for one in view.runs] == [SECOND, 2 * SECOND]
 
 
 async def test_an_abandoned_job_waits_from_the_end_of_the_drain(env: DriverEnv) -> None:

@@ -7,7 +7,8 @@ from datetime import datetime
 from ...domain.drain import CUT, MOST_REPORTS, DrainedRun, DrainReport, DrainView, RunAgain
 from ...domain.job import WorkerId
 from ...domain.ledger import CAUSE_DRAIN
-from .rows import Drained, Finished, Running
+from ...domain.step import StepKind
+from .rows import Dormant, Drained, Finished, Running
 from .store import Store
 
 
@@ -52,13 +53,19 @@ def _again(store: Store, run: DrainedRun, ended_at: datetime) -> RunAgain:
 
 
 def _claimed_again(store: Store, run: DrainedRun) -> datetime | None:
-    later = [row for row in store.ledger.get(run.job_id, ()) if row.number > run.claim_no]
-    if later:
-        return later[0].started_at
-    match store.tokens.get(run.job_id):
-        case Finished(counters=counters, started_at=started_at) if counters.claim_no > run.claim_no:
-            return started_at
-        case Running(counters=counters, claimed_at=claimed_at) if counters.claim_no > run.claim_no:
-            return claimed_at
-        case _:
-            return None
+    """Give when the next claim was there; one that suspended left no row, but its first step or when it suspended."""
+    known = [row.started_at for row in store.ledger.get(run.job_id, ()) if row.number > run.claim_no][:1]
+    token = store.tokens.get(run.job_id)
+    if token is not None and token.counters.claim_no > run.claim_no:
+        match token:
+            case Finished(started_at=at) | Running(claimed_at=at) | Dormant(since=at):
+                known.append(at)
+            case _:
+                pass
+    if (envelope := store.envelopes.get(run.job_id)) is not None:
+        known += [
+            step.view.started_at
+            for step in store.runs.steps_of(envelope.run_id)
+            if step.view.claim_no > run.claim_no and step.view.kind in {StepKind.RUN, StepKind.TRANSACTION}
+        ]
+    return min((at for at in known if at is not None), default=None)

@@ -12,7 +12,9 @@ from itertools import groupby
 from ...domain.drain import MOST_REPORTS, DrainedRun, DrainReport, DrainView, RunAgain
 from ...domain.job import JobId, WorkerId
 from ...domain.ledger import CAUSE_DRAIN
+from ...domain.step import StepKind
 from .database import Database, Row
+from .resolve import KIND_CODES
 
 REPORT = """
 insert into outlast.drain(worker, host, code_version, reason, started_at, job_ids, claim_nos, names, fates, ignored)
@@ -27,7 +29,8 @@ delete from outlast.drain
 where worker < (select worker from outlast.drain order by worker desc offset {MOST_REPORTS - 1} limit 1)
 """  # noqa: S608  a number of our own
 
-# The next claim is the first ledger row after this one, else what holds or ended the job, if that is a later claim.
+# The next claim is the first ledger row after this one, or what holds or ended the job, if that is a later claim. One
+# that suspended leaves no row: it was there when its first step began, or at the latest when it suspended.
 _DRAINS = f"""
 with recent as materialized (
   select * from outlast.drain where $2::int is null or worker < $2 order by worker desc limit $1)
@@ -35,11 +38,15 @@ select d.worker, d.host, d.code_version, d.reason, d.started_at, d.ended_at,
   r.job_id, r.claim_no, r.name, r.fate, r.ignored,
   (select j.tenant from outlast.job j where j.id = r.job_id) as tenant,
   case when r.fate in ('interrupted', 'abandoned') then
-    coalesce(
+    least(
       (select a.started_at from outlast.attempt a
        where a.job_id = r.job_id and a.number > r.claim_no order by a.number limit 1),
       (select f.started_at from outlast.finished f where f.job_id = r.job_id and f.claim_no > r.claim_no),
-      (select c.claimed_at from outlast.running c where c.job_id = r.job_id and c.claim_no > r.claim_no))
+      (select c.claimed_at from outlast.running c where c.job_id = r.job_id and c.claim_no > r.claim_no),
+      (select min(s.started_at) from outlast.step s
+       where s.run_id = (select coalesce(j.run_id, j.id) from outlast.job j where j.id = r.job_id)
+         and s.claim_no > r.claim_no and s.kind < {KIND_CODES[StepKind.SLEEP]}),
+      (select u.since from outlast.suspended u where u.job_id = r.job_id and u.claim_no > r.claim_no))
     - coalesce(
       (select a.ended_at from outlast.attempt a
        where a.job_id = r.job_id and a.number = r.claim_no and a.cause = '{CAUSE_DRAIN}'),
@@ -49,7 +56,7 @@ from recent d
 left join lateral unnest(d.job_ids, d.claim_nos, d.names, d.fates, d.ignored)
   with ordinality r(job_id, claim_no, name, fate, ignored, place) on true
 order by d.worker desc, r.place
-"""  # noqa: S608  a word of our own
+"""  # noqa: S608  words of our own
 
 
 def report_binds(report: DrainReport) -> tuple[object, ...]:
