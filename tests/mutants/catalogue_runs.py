@@ -101,7 +101,7 @@ RUNS = (
             Mutant("passes over a suspend", "limit $1 for update skip locked", "limit $1 for update"),
             Mutant("the longest due first", "order by w.due_at limit", "order by w.due_at desc limit"),
             Mutant(
-                "locks the child's end", "            await take(conn, (child_lock(db, child) for child in children))\n"
+                "locks the child's end", "        await take(conn, (child_lock(db, child) for child in children))\n"
             ),
             Mutant("a failed child leaves no step", "f.state is distinct from {DONE} as is_kept", "false as is_kept"),
             Mutant(

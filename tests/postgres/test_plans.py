@@ -62,6 +62,7 @@ HOT = {
     "emit": events.EMIT,
     "find due waits": waits.DUE_WAITS,
     "wake": waits.WAKE,
+    "say whether anybody waits for a child": waits.IS_CALLED,
     "find who waits for a child": waits.CALLERS,
     "wake parents": waits.WAKE_PARENTS,
     "sweep waits": waits.SWEEP,

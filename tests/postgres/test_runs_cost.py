@@ -1,17 +1,23 @@
-"""What runs cost beside a hundred thousand that sleep: figures without noise, in pages looked at."""
+"""What runs cost beside a hundred thousand that sleep: figures without noise: statements, and pages looked at."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from app.domain.job import WorkerId
+from app.domain.outcome import Completed, Settlement, Suspended
 from app.drivers.postgres import due, events, run_view, steps, suspend, waits
 from app.drivers.postgres.due_mark import DueMark
-from tests.postgres.pages import Pages, administrator, open_pages
+from tests.conformance.runs import a_sleep, a_step
+from tests.postgres.meter import Meter
+from tests.postgres.pages import Pages, administrator, open_pages, warm_meter
 from tests.postgres.test_buffers import _snapshot
+from tests.support.made import new_job
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(180)]
 
@@ -32,6 +38,58 @@ insert into outlast.wait(job_id, name, kind, branch, number, due_at, tenant, eve
 insert into outlast.step(run_id, name, kind, branch, number, claim_no, code_version, started_at)
   select id, 's' || n, 0, '', n, 1, '1', outlast.clock() from outlast.pile, generate_series(0, 4) n
 """
+
+
+# --- statements
+
+
+@pytest.fixture
+async def warm(database_url: str) -> AsyncIterator[tuple[Meter, WorkerId]]:
+    """A counted driver that has done everything once."""
+    async with warm_meter(database_url) as made:
+        yield made
+
+
+async def test_steps_recorded_together_share_a_statement(warm: tuple[Meter, WorkerId]) -> None:
+    meter, worker = warm
+    await meter.enqueue(50)
+    claimed = await meter.claim(worker, 50)
+    async with meter.counting():
+        assert await asyncio.gather(*(meter.driver.record_step(one.token, a_step()) for one in claimed)) == [True] * 50
+    assert len(meter.verbs) == 1
+
+
+async def test_a_run_is_read_in_one_statement(warm: tuple[Meter, WorkerId]) -> None:
+    meter, worker = warm
+    await meter.enqueue(1)
+    (one,) = await meter.claim(worker, 1)
+    async with meter.counting():
+        await meter.driver.history(one.token.job_id, one.run_id)
+        await meter.driver.run(one.token.job_id)
+    assert len(meter.verbs) == 2
+
+
+async def test_a_sleep_is_two_statements_between_begin_and_commit(warm: tuple[Meter, WorkerId]) -> None:
+    """The claim is locked in the first; in the second the run looks at what has ended by then."""
+    meter, worker = warm
+    await meter.enqueue(1)
+    (one,) = await meter.claim(worker, 1)
+    async with meter.counting():
+        await meter.driver.settle([Settlement(one.token, Suspended(waits=(a_sleep(),)))])
+    assert [sql.split()[0].strip(";").lower() for sql in meter.verbs] == ["begin", "with", "with", "commit"]
+
+
+async def test_the_end_of_a_child_that_nobody_called_is_three_statements(warm: tuple[Meter, WorkerId]) -> None:
+    """Its settle, and whether anybody waits for it, once who was about to has committed."""
+    meter, worker = warm
+    await meter.driver.enqueue(new_job(parent_id=new_job().id))
+    (one,) = await meter.claim(worker, 1)
+    async with meter.counting():
+        await meter.driver.settle([Settlement(one.token, Completed(), is_child=True)])
+    assert len(meter.verbs) == 3
+
+
+# --- pages
 
 
 @pytest.fixture

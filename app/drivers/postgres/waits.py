@@ -36,6 +36,7 @@ with over as materialized (
 select (select count(*) from over) as ended, (select count(*) from woken) as woken,
   outlast.clock() as looked_to"""  # noqa: S608  fragments of our own
 
+IS_CALLED = "select (select true from outlast.wait w where w.child_id = any($1::uuid[]) limit 1) is not null"
 CALLERS = """
 select w.job_id from outlast.wait w where w.child_id = any($1::uuid[]) order by (w.job_id, w.name) for update"""
 WAKE_PARENTS = f"""
@@ -85,10 +86,12 @@ async def wake_parents(db: Database, children: Sequence[UUID]) -> int:
         return 0
 
     async def look(conn: Raw) -> int:
+        # Taken and given back: a suspend that was under way has committed then, a later one sees the end by itself.
+        await take(conn, (child_lock(db, child) for child in children))
+        if not await conn.fetchval(db.in_schema(IS_CALLED), list(children)):
+            return 0
         async with looking(conn):
-            await take(conn, (child_lock(db, child) for child in children))
-            if not await conn.fetch(db.in_schema(CALLERS), list(children)):
-                return 0
+            await conn.fetch(db.in_schema(CALLERS), list(children))
             woken: int = await conn.fetchval(db.in_schema(WAKE_PARENTS), list(children))
             return woken
 
