@@ -10,7 +10,10 @@ _RACES = "tests/postgres/test_races_runs"
 RUNS = (
     Target(
         _DRIVER + "steps.py",
-        ("tests/conformance/test_steps.py", _RACES + "_fences.py", "tests/postgres/test_plans.py"),
+        (
+            *("tests/conformance/test_steps.py", "tests/postgres/test_runs_fences.py", _RACES + "_fences.py"),
+            "tests/postgres/test_plans.py",
+        ),
         (
             Mutant("record: lease", " and w.lease_until > outlast.clock()"),
             Mutant("record: closed", "w.lost_at is null and w.closed_at is null and", "w.lost_at is null and"),
@@ -25,6 +28,7 @@ RUNS = (
         _DRIVER + "suspend.py",
         (
             *("tests/conformance/test_suspend.py", "tests/conformance/test_event_waits.py"),
+            "tests/postgres/test_runs_fences.py",
             *("tests/conformance/test_children.py", "tests/conformance/test_known_children.py"),
             *(_RACES + ".py", _RACES + "_ends.py", _RACES + "_many.py", "tests/postgres/test_plans.py"),
         ),
@@ -130,7 +134,10 @@ RUNS = (
     ),
     Target(
         _DRIVER + "hand_back.py",
-        ("tests/conformance/test_hand_back.py", "tests/conformance/test_versions.py", _RACES + "_fences.py"),
+        (
+            *("tests/conformance/test_hand_back.py", "tests/conformance/test_versions.py"),
+            *("tests/postgres/test_runs_fences.py", _RACES + "_fences.py"),
+        ),
         (
             Mutant("fence", "r.seq = $2 and r.claim_no = $3", "r.claim_no = $3"),
             Mutant("lease", " and w.lease_until > outlast.clock())\n  returning", ")\n  returning"),
@@ -142,7 +149,10 @@ RUNS = (
     ),
     Target(
         _DRIVER + "versions.py",
-        ("tests/conformance/test_hand_back.py", "tests/conformance/test_versions.py", _RACES + "_fences.py"),
+        (
+            *("tests/conformance/test_hand_back.py", "tests/conformance/test_versions.py"),
+            *("tests/postgres/test_runs_fences.py", _RACES + "_fences.py"),
+        ),
         (
             Mutant("an hour", "then h.until_at <= outlast.clock() or r.token_no", "then r.token_no"),
             Mutant("a claim ends it", " or r.token_no > h.claim_no"),
