@@ -2,6 +2,7 @@
 
 from ..domain.outbox import StagedJob
 from ..domain.retry import RetryPolicy
+from ..steps.api import Steps
 from .client import Client, use_client
 from .context import JobContext
 from .describe import describe, describe_jobs
@@ -21,6 +22,7 @@ __all__ = [
     "RetryPolicy",
     "Snooze",
     "StagedJob",
+    "Steps",
     "Terminal",
     "describe",
     "describe_jobs",

@@ -95,7 +95,7 @@ class Steps:
         Raises:
             RequestInvalid: not exactly one of the two, an instant without a time zone, or more than five years.
         """
-        lasts, ends = time_of(name, delay, until)
+        lasts, ends = time_of(name, delay, until, now=self._recorder.store_now)
         place, found = await self._recorder.ask(name, StepKind.SLEEP)
         if isinstance(found, StepView):
             return

@@ -7,10 +7,10 @@ body ended: a suspension or a divergence stands, whatever the body made of the e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from ..domain.errors import DriverUnavailable, LeaseLost, ReplayDiverged, RequestInvalid, StepDuplicate
 from ..domain.job import ClaimedJob
@@ -26,16 +26,12 @@ from ..domain.step import (
     WaitView,
 )
 from ..domain.text import is_printable
-from ..domain.verdict import GONE
 from .branch import WHERE, Branch, Where, own_order_of
 from .history import History, Record, number_in, said
 from .suspension import Suspension
-from .tools import Signal, Tools
+from .tools import Signal, Tools, while_held
+from .waits import lasted
 
-T = TypeVar("T")
-
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 1.0
 _MAY_BE_ANYWHERE = frozenset({StepKind.RUN, StepKind.TRANSACTION})
 
 
@@ -67,7 +63,7 @@ class Recorder:
         self.reached: str | None = None
         self.diverged: ReplayDiverged | None = None
         self._asked: dict[str, Place] = {}
-        self._pending: dict[str, NewWait] = {}
+        self._pending: dict[str, tuple[NewWait, float]] = {}  # and when it was asked for
         self._passed: list[Place] = []
         self._told_failed: dict[str, Place] = {}
         self._history: History | None = None
@@ -77,8 +73,14 @@ class Recorder:
 
     @property
     def waits(self) -> tuple[NewWait, ...]:
-        """Give what the run waits for, once it is suspended; else nothing."""
-        return tuple(self._pending.values()) if self.main.is_suspended else ()
+        """Give what the run waits for, once it is suspended; else nothing.
+
+        What is to last a while has lasted since it was asked for, also beside a branch that went on.
+        """
+        if not self.main.is_suspended:
+            return ()
+        now = self.tools.monotonic()
+        return tuple(lasted(wait, timedelta(seconds=now - at)) for wait, at in self._pending.values())
 
     @property
     def is_loaded(self) -> bool:
@@ -101,9 +103,15 @@ class Recorder:
         Raises:
             ReplayDiverged: it was not.
         """
-        if not self.main.is_suspended and self.diverged is None:
-            await self._loaded()
-            self.leave(self.main)
+        if self.main.is_suspended or self.diverged is not None:
+            return
+        if self._history is None:
+            try:
+                with self.signal.in_store():
+                    self._history = History(await self._read())
+            except DriverUnavailable:
+                return  # a body that never asked for a step, and has returned: that is not lost to an outage
+        self.leave(self.main)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -190,7 +198,7 @@ class Recorder:
             LeaseLost: the claim is gone: nothing this attempt does is stored any more.
             RequestInvalid: the store refuses the value.
         """
-        if not await self._until_known(lambda: self.tools.store.record_step(self.job.token, step)):
+        if not await while_held(lambda: self.tools.store.record_step(self.job.token, step), self.signal):
             raise LeaseLost(
                 f"the claim on job {self.job.token.job_id} is gone, step {step.name!r} is not recorded",
                 fix="end soon; whoever took the job over runs it from its last recorded step",
@@ -205,7 +213,7 @@ class Recorder:
     def suspended(self, wait: NewWait) -> Suspension:
         """Note that the current branch waits, and give what it is to raise: it ends there in this attempt."""
         branch = self.here().branch
-        self._pending[wait.name] = wait
+        self._pending[wait.name] = wait, self.tools.monotonic()
         branch.is_suspended = True
         return Suspension(f"step {wait.name!r} waits")
 
@@ -234,14 +242,14 @@ class Recorder:
         if self._history is None:
             async with self._loading:
                 if self._history is None:
-                    self._history = History(await self._read())
+                    self._history = History(await while_held(self._read, self.signal))
         return self._history
 
     async def _read(self) -> RunHistory:
         token = self.job.token
         if token.claim_no == 1 and self.job.run_id == token.job_id and self.job.parent_id is None:
             return RunHistory()  # a fork begins with a history, and has a parent
-        return await self._until_known(lambda: self.tools.store.history(token.job_id, self.job.run_id))
+        return await self.tools.store.history(token.job_id, self.job.run_id)
 
     def _branch_for(self, name: str, kind: StepKind) -> Branch:
         if not is_printable(name, STEP_NAME_MOST):
@@ -280,22 +288,6 @@ class Recorder:
         """Say whether a step after a place is recorded in its branch, or in a gather of that."""
         numbers = (number_in(place.branch, passed) for passed in self._passed)
         return any(number is not None and number > place.number for number in numbers)
-
-    async def _until_known(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call to the store, again while it is unavailable and the claim may be held.
-
-        What a step has done must not be lost to an outage that the lease outlives.
-        """
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                with self.signal.in_store():
-                    return await call()
-            except DriverUnavailable:
-                if self.signal.first in GONE:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
 def _number(place: Place) -> str:

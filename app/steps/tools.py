@@ -5,15 +5,22 @@ Built by whoever runs bodies; used by everything in this folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from ..domain.verdict import Reason
+from ..domain.errors import DriverUnavailable
+from ..domain.verdict import GONE, Reason
 from ..drivers.runs import RunStore
 from .values import Values
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
 
 
 class Signal(Protocol):
@@ -42,3 +49,23 @@ class Tools:
     values: Values
     monotonic: Callable[[], float]
     code_version: str = ""
+
+
+async def while_held(call: Callable[[], Awaitable[T]], signal: Signal) -> T:
+    """Make a call to the store, again while it is unavailable and the run's claim may be held.
+
+    What a step has done must not be lost to an outage that the lease outlives. The call must be harmless to repeat.
+
+    Raises:
+        DriverUnavailable: the claim is known to be gone. Anything else at once.
+    """
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            with signal.in_store():
+                return await call()
+        except DriverUnavailable:
+            if signal.first in GONE:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

@@ -6,6 +6,8 @@ Values only. Called by `ctx.step`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..domain.errors import ChildFailed, RequestInvalid
@@ -14,6 +16,8 @@ from ..domain.step import NewWait, WaitView
 from ..domain.text import printable_key
 from .history import Record
 
+_MOMENT = timedelta(milliseconds=100)
+
 
 def known(wait: Record) -> NewWait:
     """Name a wait that the store has; the end of its time is for whoever looks when it is due."""
@@ -21,8 +25,15 @@ def known(wait: Record) -> NewWait:
     return NewWait(name=wait.name, kind=wait.kind, place=wait.place, is_known=True, until=due_at)
 
 
+def lasted(wait: NewWait, since: timedelta) -> NewWait:
+    """Take off a wait's time what is over; a moment is not worth a time that differs from the one asked for."""
+    if wait.delay is None or since < _MOMENT:
+        return wait
+    return replace(wait, delay=max(wait.delay - since, timedelta()))
+
+
 def time_of(
-    name: str, delay: timedelta | datetime | None, until: datetime | None
+    name: str, delay: timedelta | datetime | None, until: datetime | None, *, now: Callable[[], datetime]
 ) -> tuple[timedelta | None, datetime | None]:
     """Give how long a sleep lasts, or when it ends.
 
@@ -35,7 +46,7 @@ def time_of(
         raise RequestInvalid(f"the sleep {name!r} names no time, or two", fix="pass a timedelta, or until=")
     if ends is not None and ends.tzinfo is None:
         raise RequestInvalid(f"the sleep {name!r} names no time zone", fix="pass an aware datetime, or a timedelta")
-    if lasts is not None and lasts > LONGEST_DURATION:
+    if (lasts is not None and lasts > LONGEST_DURATION) or (ends is not None and ends - now() > LONGEST_DURATION):
         raise RequestInvalid(f"the sleep {name!r} is longer than five years", fix="sleep for less")
     return lasts, ends
 

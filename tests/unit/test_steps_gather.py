@@ -111,6 +111,20 @@ async def test_a_branch_that_waits_suspends_the_run_with_all_waits_and_before_an
         await run.attempt(body)
 
 
+async def test_a_sleep_lasts_from_when_it_was_asked_for_beside_a_branch_that_goes_on() -> None:
+    run = FakeRun()
+
+    async def long() -> int:
+        await asyncio.sleep(0.15)
+        return 1
+
+    with pytest.raises(Suspension):
+        await run.attempt(lambda step: step.gather(step.sleep("nap", HOUR), step.run("a", long)))
+    (wait,) = run.recorder.waits
+    assert wait.delay is not None
+    assert timedelta(milliseconds=140) < HOUR - wait.delay < timedelta(seconds=10)
+
+
 async def test_a_branch_that_swallows_its_suspension_waits_all_the_same() -> None:
     run = FakeRun()
 

@@ -68,6 +68,7 @@ async def test_a_sleep_waits_for_a_while_or_until_an_instant() -> None:
         ((NOW,), {"until": NOW}),
         ((NOW.replace(tzinfo=None),), {}),
         ((HOUR * 9**9,), {}),
+        ((NOW + HOUR * 9**6,), {}),
     ],
 )
 async def test_a_sleep_without_one_time_is_refused(times: Any) -> None:
