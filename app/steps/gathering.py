@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..domain.errors import Aborted
+from ..domain.step import Place
 from .branch import WHERE, Branch, Where
+from .history import placed, said
 from .recorder import Recorder
 from .suspension import Suspension
 
@@ -32,11 +34,11 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
     Raises:
         Suspension: a branch waits, and all others have ended or wait.
         Exception: else the first error in declared order, once all branches have ended; `Aborted` before others.
+        ReplayDiverged: the run has recorded a step there, or more branches.
         RequestInvalid: asked for in a task that is no branch's own, or inside a step.
     """
     try:
-        parent = recorder.own_branch("ctx.step.gather")
-        place = parent.next_place()
+        parent, place = await _ask(recorder, len(awaitables))
         ends = [_End() for _ in awaitables]
         async with asyncio.TaskGroup() as group:
             for index, (awaitable, end) in enumerate(zip(awaitables, ends, strict=True)):
@@ -45,6 +47,18 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
     finally:
         _close(awaitables)
     return _joined(recorder, parent, ends)
+
+
+async def _ask(recorder: Recorder, count: int) -> tuple[Branch, Place]:
+    """Give the branch that branches are asked for in, and their place there."""
+    history = await recorder.loaded()
+    branch = recorder.own_branch("ctx.step.gather")
+    place = branch.next_place()
+    if (other := history.alone(place) or history.beside(place, count)) is not None:
+        recorder.diverge(
+            other, f"the code asks for {count} branches as {placed(place)}, where {said(other)}, is recorded"
+        )
+    return branch, place
 
 
 async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], end: _End) -> None:

@@ -23,13 +23,26 @@ class History:
         self._by_name: dict[str, Record] = {wait.name: wait for wait in history.waits}
         self._by_name.update((step.name, step) for step in history.steps)
         self._by_place = {record.place: record for record in self._by_name.values()}
+        self._branches: dict[Place, dict[int, Record]] = {}  # of each gather, by its place: a record in each branch
+        for record in self._by_name.values():
+            for place, index in _gathers_around(record.place.branch):
+                self._branches.setdefault(place, {}).setdefault(index, record)
 
     def at(self, place: Place, name: str, kind: StepKind) -> tuple[Record | None, Record | None]:
         """Give what answers a step that is asked for, and what is recorded that it does not match; at most one."""
         here = self._by_place.get(place)
         if here is not None:
             return (here, None) if (here.name, here.kind) == (name, kind) else (None, here)
-        return None, self._by_name.get(name)
+        return None, self._by_name.get(name) or self.beside(place, 0)
+
+    def beside(self, place: Place, count: int) -> Record | None:
+        """Give what is recorded of a gather at a place that has more than `count` branches; None: nothing."""
+        branches = self._branches.get(place, {})
+        return next((record for index, record in branches.items() if index >= count), None)
+
+    def alone(self, place: Place) -> Record | None:
+        """Give the step that is recorded at a place."""
+        return self._by_place.get(place)
 
     def unasked(self, branch: str, asked: Container[str]) -> Record | None:
         """Give the first record within a branch whose name was not asked for."""
@@ -45,6 +58,18 @@ def is_within(outer: str, branch: str) -> bool:
     return outer in (MAIN_BRANCH, branch) or branch.startswith(f"{outer}.")
 
 
+def _gathers_around(branch: str) -> Iterator[tuple[Place, int]]:
+    """Give the place of every gather that a branch is inside of, and the index of the branch taken there."""
+    outer, parts = MAIN_BRANCH, iter(branch.split(".") if branch else ())
+    for part in parts:
+        inner = part
+        if part.isdecimal():
+            index = next(parts)
+            yield Place(outer, int(part)), int(index)
+            inner = f"{part}.{index}"
+        outer = inner if outer == MAIN_BRANCH else f"{outer}.{inner}"
+
+
 def number_in(outer: str, place: Place) -> int | None:
     """Give where a place lies in the order of a branch: its own number, or that of the gather it is inside of."""
     if place.branch == outer:
@@ -57,5 +82,11 @@ def number_in(outer: str, place: Place) -> int | None:
 
 def said(record: Record) -> str:
     """Name a record and its place for people."""
-    branch = "" if record.place.branch == MAIN_BRANCH else f" of branch {record.place.branch}"
-    return f"{record.kind.value} step {record.name!r}, number {record.place.number}{branch}"
+    return f"{record.kind.value} step {record.name!r}, {placed(record.place)}"
+
+
+def placed(place: Place) -> str:
+    """Say a place for people."""
+    return (
+        f"number {place.number}" if place.branch == MAIN_BRANCH else f"number {place.number} of branch {place.branch}"
+    )

@@ -27,7 +27,7 @@ from ..domain.step import (
 )
 from ..domain.text import is_printable
 from .branch import WHERE, Branch, Where, own_order_of
-from .history import History, Record, number_in, said
+from .history import History, Record, number_in, placed, said
 from .suspension import Suspension
 from .tools import Signal, Tools, while_held
 from .waits import lasted
@@ -124,7 +124,7 @@ class Recorder:
             Aborted: nothing is recorded, and the run was told to stop.
             RequestInvalid: the name cannot be one, or the step is asked for where it cannot be.
         """
-        history = await self._loaded()
+        history = await self.loaded()
         branch = self._branch_for(name, kind)
         if name in self._asked:
             raise StepDuplicate(
@@ -139,7 +139,7 @@ class Recorder:
         if other is not None:
             self.diverge(
                 other,
-                f"the code asks for {kind.value} step {name!r} as {_number(place)}, where {said(other)}, is recorded",
+                f"the code asks for {kind.value} step {name!r} as {placed(place)}, where {said(other)}, is recorded",
             )
         if isinstance(found, StepView):
             self.steps += 1
@@ -148,6 +148,14 @@ class Recorder:
         elif found is None:
             self.signal.raise_if_aborted()
         return place, found
+
+    async def loaded(self) -> History:
+        """Give the history, read on first use; a job's first claim on a run of its own has none."""
+        if self._history is None:
+            async with self._loading:
+                if self._history is None:
+                    self._history = History(await while_held(self._read, self.signal))
+        return self._history
 
     def here(self) -> Where:
         """Give where the current code is in this run."""
@@ -237,14 +245,6 @@ class Recorder:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _loaded(self) -> History:
-        """Give the history, read on first use; a job's first claim on a run of its own has none."""
-        if self._history is None:
-            async with self._loading:
-                if self._history is None:
-                    self._history = History(await while_held(self._read, self.signal))
-        return self._history
-
     async def _read(self) -> RunHistory:
         token = self.job.token
         if token.claim_no == 1 and self.job.run_id == token.job_id and self.job.parent_id is None:
@@ -288,9 +288,3 @@ class Recorder:
         """Say whether a step after a place is recorded in its branch, or in a gather of that."""
         numbers = (number_in(place.branch, passed) for passed in self._passed)
         return any(number is not None and number > place.number for number in numbers)
-
-
-def _number(place: Place) -> str:
-    return (
-        f"number {place.number}" if place.branch == MAIN_BRANCH else f"number {place.number} of branch {place.branch}"
-    )

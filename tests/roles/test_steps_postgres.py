@@ -157,3 +157,27 @@ async def test_other_code_is_held_and_released_by_rolling_back(database_url: str
     async with at(database_url, old, version="1") as bench:
         await bench.until("attempt.completed", job_id)
         assert (await bench.view(job_id)).result == '"old"'
+
+
+async def test_other_code_hands_back_to_the_code_that_lives(database_url: str) -> None:
+    @job("ship.job")
+    async def old(ctx: JobContext) -> str:
+        await ctx.step.run("pack", str)
+        await ctx.step.sleep("wait", timedelta(milliseconds=300))
+        return "old"
+
+    @job("ship.job")
+    async def new(ctx: JobContext) -> str:
+        return await ctx.step.run("weigh", lambda: "new")
+
+    async with at(database_url, old, version="1") as bench:
+        job_id = await bench.enqueue("ship.job")
+        await bench.until("attempt.suspended", job_id)
+    async with at(database_url, new, version="2") as newer:
+        await newer.until("attempt.held", job_id)
+        async with at(database_url, old, version="1") as older:
+            await older.until("attempt.completed", job_id)
+            second = await older.enqueue("ship.job")
+            while (await older.view(second)).state not in {State.DONE, State.SUSPENDED}:
+                await asyncio.sleep(0.05)
+        assert (await newer.view(job_id)).result == '"old"'

@@ -8,14 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.domain.errors import DriverUnavailable
 from app.domain.outcome import OutcomeKind
 from app.domain.retry import RetryPolicy
 from app.domain.state import DeadReason, State
 from app.domain.step import RetryMode
 from app.drivers.memory.driver import MemoryDriver
 from app.jobs.context import JobContext
+from app.jobs.exits import Snooze
 from app.jobs.handle import JobHandle, job
-from tests.roles.harness import QUICK, working
+from tests.roles.harness import QUICK, Flaky, working
 
 HOUR = timedelta(hours=1)
 OLD = replace(QUICK, code_version="1.0.0")
@@ -158,3 +160,49 @@ async def test_a_payload_that_the_only_code_refuses_is_dead_at_once() -> None:
         assert view.error is not None
         assert view.error.code == "PAYLOAD_INVALID"
         assert bench.value("outlast_jobs_total", job="order.job", queue="default", outcome="dead") == 1
+
+
+async def test_a_fresh_retry_cancels_the_child_that_the_old_run_waits_for() -> None:
+    @job("child.job", queue="slow")
+    async def child(number: int) -> int:
+        return number
+
+    @job("parent.job")
+    async def old(ctx: JobContext) -> object:
+        return await ctx.step.gather(
+            ctx.step.call("one", child, {"number": 1}), ctx.step.sleep("nap", timedelta(milliseconds=100))
+        )
+
+    @job("parent.job")
+    async def new(ctx: JobContext) -> int:
+        return await ctx.step.call("other", child, {"number": 2}, queue="default")
+
+    driver = MemoryDriver()
+    async with working(old, child, driver=driver, options=OLD) as bench:
+        job_id = await bench.enqueue("parent.job")
+        await bench.until("attempt.suspended", job_id)
+    async with working(new, child, driver=driver, options=NEW) as bench:
+        await bench.until("attempt.held", job_id)
+        run = await driver.run(job_id)
+        assert run is not None
+        (first,) = run.children
+        assert (await bench.view(first)).state is State.READY
+        await driver.retry(job_id, mode=RetryMode.FRESH)
+        assert (await bench.view(first)).state is State.CANCELLED
+        await bench.until("attempt.completed", job_id)
+        assert (await bench.view(job_id)).result == "2"
+
+
+async def test_a_job_without_steps_that_gave_its_worker_back_completes_although_its_run_cannot_be_read() -> None:
+    @job("snooze.job")
+    async def body(ctx: JobContext) -> int:
+        if ctx.claim_no == 1:
+            raise Snooze(timedelta(milliseconds=20))
+        return ctx.claim_no
+
+    driver = Flaky()
+    driver.before["history"] = DriverUnavailable("away", fix="none")
+    async with working(body, driver=driver) as bench:
+        job_id = await bench.enqueue("snooze.job")
+        await bench.until("attempt.completed", job_id)
+        assert (await bench.view(job_id)).result == "2"

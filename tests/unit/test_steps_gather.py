@@ -180,11 +180,18 @@ async def a_step_instead(step: Steps) -> object:
     return await step.run("new", one)
 
 
+async def a_wait_instead(step: Steps) -> object:
+    await step.sleep("new", HOUR)
+    return await step.gather(branch(step, "x"), branch(step, "y"))
+
+
 async def half(step: Steps) -> object:
     return await step.gather(branch(step, "x"), step.run("y.1", one))
 
 
-@pytest.mark.parametrize("body", [fewer, other_order, a_step_instead, half], ids=lambda body: body.__name__)
+@pytest.mark.parametrize(
+    "body", [fewer, other_order, a_step_instead, a_wait_instead, half], ids=lambda body: body.__name__
+)
 async def test_branches_that_differ_from_the_record_are_found(body: Any) -> None:
     run = FakeRun()
     await run.attempt(lambda step: step.gather(branch(step, "x"), branch(step, "y")))
@@ -218,3 +225,30 @@ async def test_an_exit_in_a_branch_is_raised_like_any_error() -> None:
 
 async def test_a_gather_of_nothing_gives_nothing() -> None:
     assert await FakeRun().attempt(lambda step: step.gather()) == ()
+
+
+async def test_branches_where_a_step_is_recorded_are_found_before_they_begin() -> None:
+    run, begun = FakeRun(), []
+
+    async def counted() -> None:
+        begun.append(1)
+
+    await run.attempt(lambda step: step.run("a", one))
+    with pytest.raises(ReplayDiverged, match="1 branches as number 0, where run step 'a'"):
+        await run.attempt(lambda step: step.gather(counted()))
+    assert begun == []
+
+
+async def test_branches_deep_inside_are_found_too() -> None:
+    run = FakeRun()
+
+    async def nested(step: Steps) -> object:
+        return await step.gather(step.run("a", one), step.gather(step.run("b", one), step.run("c", one)))
+
+    async def flat(step: Steps) -> object:
+        return await step.gather(step.run("a", one), step.sleep("new", HOUR))
+
+    await run.attempt(nested)
+    with pytest.raises(ReplayDiverged):
+        await run.attempt(flat)
+    assert not run.recorder.waits
