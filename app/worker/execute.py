@@ -85,6 +85,8 @@ class Caller:
                 await self._desk.open(run).finish()
         except BaseException as exc:  # noqa: BLE001 - a body may raise anything, and only its own attempt ends
             return self._stands(run, exc) or self._how_it_ended(exc, run)
+        if run.recorder is None:
+            return self._returned(value, run)
         return self._stands(run, None) or self._returned(value, run)
 
     def in_thread(self, call: Call) -> Ended:
