@@ -40,10 +40,11 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
     try:
         parent, place = await _ask(recorder, len(awaitables))
         ends = [_End() for _ in awaitables]
+        name = None if parent.task is None else parent.task.get_name()  # a loop that hangs is traced to its job by it
         async with asyncio.TaskGroup() as group:
             for index, (awaitable, end) in enumerate(zip(awaitables, ends, strict=True)):
                 branch = Branch(parent.inner(f"{place.number}.{index}"), None)
-                group.create_task(_run(recorder, branch, awaitable, end), name=f"branch {branch.path}")
+                group.create_task(_run(recorder, branch, awaitable, end), name=name)
     finally:
         _close(awaitables)
     return _joined(recorder, parent, ends)

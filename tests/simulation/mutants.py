@@ -15,11 +15,12 @@ import pytest
 
 from app.domain.job import ClaimToken, Counters, JobId, NewJob, WorkerId
 from app.domain.verdict import Reason
-from app.drivers.memory import cancel, enqueue, heartbeat, reap, sweep, workers
+from app.drivers.memory import cancel, enqueue, heartbeat, reap, sweep, waking, workers
 from app.drivers.memory.rows import Key, Running
 from app.drivers.memory.store import Store
 from app.lifecycle.drain import DrainBudget, DrainNotice
 from app.lifecycle.role import Role
+from app.steps.history import History
 from app.worker import run as run_module
 from app.worker.claim_loop import ClaimLoop
 from app.worker.heartbeat import Heartbeat
@@ -191,6 +192,14 @@ def _expire_what_has_begun(patch: Patch) -> None:
     patch.setattr(sweep, "_over", is_over)
 
 
+def _replay_nothing(patch: Patch) -> None:
+    patch.setattr(History, "at", lambda _history, _place, _name, _kind: (None, None))
+
+
+def _wake_without_a_step(patch: Patch) -> None:
+    patch.setattr(waking, "record_end", lambda *_args, **_kwargs: None)
+
+
 MUTANTS = (
     Mutant("a settle is not fenced", _settle_without_fence),
     Mutant("a settle claims along while draining", _claim_along_while_draining),
@@ -213,4 +222,6 @@ MUTANTS = (
     Mutant("a key is anybody's", _give_keys_away),
     Mutant("a source is forgotten", _forget_sources),
     Mutant("what has begun can expire", _expire_what_has_begun),
+    Mutant("a recorded step is done again", _replay_nothing),
+    Mutant("a wait that is over leaves no step", _wake_without_a_step),
 )
