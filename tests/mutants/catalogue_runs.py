@@ -97,7 +97,7 @@ RUNS = (
         (
             *("tests/conformance/test_wake.py", "tests/conformance/test_children.py"),
             *("tests/conformance/test_known_children.py", _RACES + ".py", _RACES + "_ends.py"),
-            *(_RACES + "_many.py", "tests/postgres/test_runs_cost.py"),
+            *(_RACES + "_many.py", "tests/postgres/test_runs_cost.py", "tests/postgres/test_runs_fences.py"),
         ),
         (
             Mutant("due", " and w.due_at <= outlast.clock()\norder", "\norder"),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from app.domain.job import ClaimToken, WorkerId
-from app.domain.outcome import SettleAnswer, Suspended
-from app.domain.state import State
+from app.domain.outcome import DeadLettered, SettleAnswer, Suspended
+from app.domain.state import DeadReason, State
 from app.domain.step import NewNotes
-from tests.conformance.runs import HOUR, MINUTE, a_sleep, a_step, enlist, state_of, steps, suspended, the_wait
+from app.drivers.postgres.waits import wake_parents
+from tests.conformance.runs import HOUR, MINUTE, a_sleep, a_step, called, enlist, state_of, steps, suspended, the_wait
 from tests.conformance.versions import diverged
-from tests.support.drivers import PostgresEnv, postgres_env
+from tests.support.drivers import ERROR, PostgresEnv, postgres_env
 
 pytestmark = pytest.mark.postgres
 
@@ -62,3 +64,14 @@ async def test_a_run_that_suspended_has_started(store: PostgresEnv) -> None:
     assert await store.driver.wake() == 1
     assert await store.driver.expire() == ()
     assert await state_of(store, held.token.job_id) is State.READY
+
+
+async def test_a_child_that_lives_again_by_the_time_its_end_is_told_wakes_nobody(store: PostgresEnv) -> None:
+    """An operator may be as quick as that."""
+    worker = await enlist(store)
+    parent, child = await called(store, worker)
+    await store.close_attempt(child.token, DeadLettered(error=ERROR, reason=DeadReason.TERMINAL))  # not told
+    await store.driver.retry(child.token.job_id)
+    driver: Any = store.driver
+    assert await wake_parents(driver._db, [child.token.job_id]) == 0
+    assert await state_of(store, parent.token.job_id) is State.SUSPENDED
