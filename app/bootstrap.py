@@ -23,10 +23,13 @@ from . import __version__
 from .control.catalogue import TypeCatalogue
 from .control.deploys import DeployControl
 from .control.drain import DrainControl
+from .control.events import EventControl
 from .control.fleet import FleetControl
 from .control.jobs import JobControl
 from .control.outbox import OutboxControl
 from .control.queues import QueueControl
+from .control.runs import RunControl
+from .control.streams import JobStreams
 from .control.staged import StagedIds
 from .control.waiting import ResultWaiters
 from .domain.errors import NotImplementedYet, SettingsInvalid
@@ -165,11 +168,6 @@ def build_jobs(
     )
 
 
-def build_fleet(driver: JobDriver) -> FleetControl:
-    """Build the verbs on workers over a driver."""
-    return FleetControl(driver)
-
-
 def build_services(
     settings: Settings,
     driver: JobDriver,
@@ -182,9 +180,13 @@ def build_services(
     drain: DrainControl,
 ) -> HttpServices:
     """Build what the HTTP routes are given."""
-    catalogue, waiters = TypeCatalogue(driver), ResultWaiters(driver)
+    catalogue, streams = TypeCatalogue(driver), JobStreams(driver)
+    waiters = ResultWaiters(driver, beside=streams.on_wake)
+    jobs = build_jobs(settings, driver, outbox, telemetry, catalogue=catalogue, waiters=waiters)
     return HttpServices(
-        jobs=build_jobs(settings, driver, outbox, telemetry, catalogue=catalogue, waiters=waiters),
+        jobs=jobs,
+        runs=RunControl(driver=driver, jobs=jobs, streams=streams),
+        events=EventControl(driver, limits=build_admission(settings).limits),
         queues=QueueControl(driver),
         outbox=OutboxControl(outbox),
         catalogue=catalogue,
@@ -192,6 +194,7 @@ def build_services(
         drain=drain,
         deploys=DeployControl(driver),
         waiters=waiters,
+        streams=streams,
         auth=auth,
         telemetry=telemetry,
         version=__version__,
@@ -303,8 +306,8 @@ def _build_asgi() -> Application:
 
         def hear(name: str) -> None:
             leaving.request(name)
-            # The server waits for every request under way, also for those that wait for a job.
-            loop.call_soon_threadsafe(services.waiters.stop)
+            # The server waits for every request under way, also for those that wait for a job or follow one.
+            loop.call_soon_threadsafe(services.end_waiting)
 
         with overheard(hear):
             try:

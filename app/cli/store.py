@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from ..control.events import EventControl
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
     from ..control.outbox import OutboxControl
+    from ..control.runs import RunControl
     from ..drivers.protocol import JobDriver
     from ..settings import Settings
 
@@ -21,18 +23,37 @@ _OPEN = timedelta(seconds=5)
 
 def with_fleet(db: str | None, verb: Callable[[FleetControl], Awaitable[T]]) -> T:
     """Run `verb` with the verbs on workers over the store at `db`, or at OUTLAST_DATABASE_URL."""
-    from ..bootstrap import build_fleet
+    from ..control.fleet import FleetControl
     from ..settings import Settings
 
     settings = Settings.read(database_url=db)
-    return asyncio.run(_with_driver(settings, lambda driver: verb(build_fleet(driver))))
+    return asyncio.run(_with_driver(settings, lambda driver: verb(FleetControl(driver))))
 
 
 def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
     """Run `verb` with the verbs on jobs over the store at `db`, or at OUTLAST_DATABASE_URL."""
     from ..settings import Settings
 
-    return asyncio.run(_with_jobs(Settings.read(database_url=db), verb))
+    return asyncio.run(_with_jobs(Settings.read(database_url=db), lambda jobs, _driver: verb(jobs)))
+
+
+def with_runs(db: str | None, verb: Callable[[RunControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on runs over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..control.runs import RunControl
+    from ..control.streams import JobStreams
+    from ..settings import Settings
+
+    def over(jobs: JobControl, driver: JobDriver) -> Awaitable[T]:
+        return verb(RunControl(driver=driver, jobs=jobs, streams=JobStreams(driver)))
+
+    return asyncio.run(_with_jobs(Settings.read(database_url=db), over))
+
+
+def with_events(db: str | None, verb: Callable[[EventControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on events over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..settings import Settings
+
+    return asyncio.run(_with_events(Settings.read(database_url=db), verb))
 
 
 def with_outbox(db: str | None, verb: Callable[[OutboxControl], Awaitable[T]]) -> T:
@@ -60,14 +81,34 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
         await close_driver(driver)
 
 
-async def _with_jobs(settings: Settings, verb: Callable[[JobControl], Awaitable[T]]) -> T:
+async def _with_runs(settings: Settings, verb: Callable[[RunControl], Awaitable[T]]) -> T:
+    from ..bootstrap import build_jobs, quiet_telemetry
+    from ..control.runs import RunControl
+    from ..control.streams import JobStreams
+
+    def over(driver: JobDriver) -> RunControl:
+        jobs = build_jobs(settings, driver, quiet_telemetry())
+        return RunControl(driver=driver, jobs=jobs, streams=JobStreams(driver))
+
+    return await _with_driver(settings, lambda driver: verb(over(driver)))
+
+
+async def _with_events(settings: Settings, verb: Callable[[EventControl], Awaitable[T]]) -> T:
+    from ..bootstrap import build_admission
+    from ..control.events import EventControl
+
+    limits = build_admission(settings).limits
+    return await _with_driver(settings, lambda driver: verb(EventControl(driver, limits=limits)))
+
+
+async def _with_jobs(settings: Settings, verb: Callable[[JobControl, JobDriver], Awaitable[T]]) -> T:
     from ..bootstrap import build_jobs, build_outbox, quiet_telemetry
 
     async def with_outbox_at_hand(driver: JobDriver) -> T:
         # Asked only about an id under which there is no job: it need not answer for anything else.
         outbox = build_outbox(settings, driver)
         try:
-            return await verb(build_jobs(settings, driver, outbox, quiet_telemetry()))
+            return await verb(build_jobs(settings, driver, outbox, quiet_telemetry()), driver)
         finally:
             if outbox is not None:
                 await outbox.close()

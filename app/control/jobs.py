@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from ..domain.errors import Forbidden, JobNotFound, JobUnknown
+from ..domain.errors import Forbidden, JobNotFound, JobUnknown, RequestInvalid
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.outcome import CancelVerdict
 from ..domain.snapshot import AttemptView, JobPage, JobView
 from ..domain.state import TERMINAL
+from ..domain.step import RetryMode
 from ..drivers.protocol import JobDriver
 from ..drivers.reading import ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
@@ -92,7 +93,7 @@ class JobControl:
                 raise job_not_found(str(job_id))
             return view
 
-        return await self._on(job_id, tenant, describe)
+        return await self.on(job_id, tenant, describe)
 
     async def wait(self, job_id: JobId, *, tenant: str | None, at_most: timedelta) -> JobView:
         """Give the job as soon as it is terminal, or as it stands after `at_most` or when the process drains.
@@ -125,22 +126,40 @@ class JobControl:
         async def cancel() -> CancelVerdict:
             return await self._driver.cancel(job_id, reason=reason, tenant=tenant)
 
-        verdict = await self._on(job_id, tenant, cancel)
+        verdict = await self.on(job_id, tenant, cancel)
         return verdict, await self.describe(job_id, tenant=tenant)
 
-    async def retry(self, job_id: JobId, *, tenant: str | None) -> JobView:
-        """Make a dead or cancelled job ready again with fresh budgets, and give it.
+    async def retry(
+        self, job_id: JobId, *, mode: RetryMode = RetryMode.RESUME, from_step: str | None = None, tenant: str | None
+    ) -> JobView:
+        """Make a dead, cancelled or held job ready again with fresh budgets, and give it.
+
+        Its run goes on from what is recorded, or from before `from_step`, or is begun anew.
 
         Raises:
             JobNotFound: there is none to be seen.
-            JobStateConflict: it is in another state.
+            JobStateConflict: it is in another state, or held and its run was to go on as it is.
             JobDuplicate: its key is taken by now.
+            NotFound: its run has not recorded the step.
+            RequestInvalid: a step was named for a run that is to begin anew.
         """
-        await self._on(job_id, tenant, lambda: self._driver.retry(job_id, tenant=tenant))
+        if mode is RetryMode.FRESH and from_step is not None:
+            raise RequestInvalid(
+                "a fresh run has no step to begin from",
+                fix="leave `from_step` out to begin anew, or the mode to go on from before the step",
+                pointer="/from_step",
+            )
+        await self.on(
+            job_id, tenant, lambda: self._driver.retry(job_id, mode=mode, from_step=from_step, tenant=tenant)
+        )
         return await self.describe(job_id, tenant=tenant)
 
-    async def _on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
-        """Do something with one job; where there is none, say why."""
+    async def on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+        """Do something with one job; where there is none, say why: the id may be one that was given out at staging.
+
+        Raises:
+            JobNotFound: there is none to be seen. Else what `verb` raises.
+        """
         try:
             return await verb()
         except JobNotFound as absent:

@@ -7,7 +7,7 @@ Called by the HTTP routers and by the command line's `--json`.
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ..domain.errors import error_classes
 from ..domain.job import NewJob
@@ -17,8 +17,10 @@ from ..domain.outcome import ErrorInfo, OutcomeKind
 from ..domain.snapshot import AttemptView, JobTypeDoc, JobView, QueueView, WorkerView
 from ..domain.state import LIVE, DeadReason, State
 from .render import Document, raw
+from .run_documents import SNOOZING, between_ms, progress_document, waiting_document
 
 _SNOOZED = "snooze"
+_RESOURCES = ("result", "attempts", "steps", "timeline", "logs", "events")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -49,12 +51,12 @@ def job_document(view: JobView, *, with_payload: bool = True, root: str = "") ->
         "started_at": view.started_at,
         "finished_at": view.finished_at,
         "wait_ms": _wait_ms(view),
-        "duration_ms": _between_ms(view.started_at, view.finished_at),
+        "duration_ms": between_ms(view.started_at, view.finished_at),
         "timeout_ms": view.timeout_ms,
         "late": view.late,
         "claim": _claim_document(view),
         "error": _job_error(view),
-        "progress": None,
+        "progress": None if view.progress is None else progress_document(view.progress),
         "waiting_on": _waiting_on(view),
         "tags": list(view.tags),
         "meta": raw(view.meta),
@@ -90,7 +92,7 @@ def attempt_document(attempt: AttemptView) -> Document:
         "code_version": attempt.code_version,
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
-        "duration_ms": _between_ms(attempt.started_at, attempt.ended_at),
+        "duration_ms": between_ms(attempt.started_at, attempt.ended_at),
         "step": attempt.step,
         "error": None if error is None else error_document(error) | {"traceback": error.traceback},
     }
@@ -206,7 +208,7 @@ def _quarantined(item: QuarantinedRow) -> Document:
 def links_of(job_id: str, root: str = "") -> Document:
     """Give the addresses of a job's resources below `root`."""
     here = f"{root}/v1/jobs/{job_id}"
-    return {"self": here, "result": f"{here}/result", "attempts": f"{here}/attempts"}
+    return {"self": here, **{name: f"{here}/{name}" for name in _RESOURCES}}
 
 
 def _is_retryable(error: ErrorInfo) -> bool:
@@ -238,8 +240,8 @@ def _claim_document(view: JobView) -> Document | None:
 
 def _waiting_on(view: JobView) -> Document | None:
     if view.state is State.DELAYED and view.last_outcome is OutcomeKind.SUSPENDED and view.state_reason == _SNOOZED:
-        return {"kind": "sleep", "until": view.run_at, "name": None}
-    return None
+        return SNOOZING | {"until": view.run_at}
+    return waiting_document(view.waiting_on)
 
 
 def _trace(traceparent: str | None) -> Document | None:
@@ -252,10 +254,4 @@ def _wait_ms(view: JobView) -> int | None:
     if view.counters.claim_no != 1:
         return None
     due = max(view.run_at, view.created_at) if view.run_at is not None else view.created_at
-    return _between_ms(due, view.started_at)
-
-
-def _between_ms(start: datetime | None, end: datetime | None) -> int | None:
-    if start is None or end is None:
-        return None
-    return max(0, (end - start) // _MILLISECOND)
+    return between_ms(due, view.started_at)

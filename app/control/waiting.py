@@ -2,13 +2,14 @@
 
 A request registers its job; the one loop here asks the store about all of them in one statement, when the store says
 that something finished and, as a floor, by polling. A waiting request holds no connection. It never reads jobs itself
-and never decides what is answered: it only says "finished" or "not in time".
+and never decides what is answered: it only says "finished" or "not in time". Its listener is the only one of the
+process: whoever else wants wake-ups is told them from here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..domain.errors import OutlastError
 from ..domain.job import JobId
@@ -22,13 +23,25 @@ _FLOOR_SECONDS = 5.0
 _BREATH_SECONDS = 0.02
 _LIMIT = 1_000
 _NEWS = frozenset({Wake.FINISHED})
+_ALL_NEWS = frozenset({Wake.FINISHED, Wake.READY, Wake.DELAYED, Wake.REVOKED})
 
 
 class ResultWaiters:
-    """Lets requests wait for jobs; `run` is its loop and must be running for anything to be found."""
+    """Lets requests wait for jobs; `run` is its loop and must be running for anything to be found.
 
-    def __init__(self, driver: JobDriver, *, poll_seconds: float = _POLL_SECONDS, limit: int = _LIMIT) -> None:
+    `beside` is called with every wake-up about jobs.
+    """
+
+    def __init__(
+        self,
+        driver: JobDriver,
+        *,
+        beside: Callable[[Wake], None] | None = None,
+        poll_seconds: float = _POLL_SECONDS,
+        limit: int = _LIMIT,
+    ) -> None:
         self._driver = driver
+        self._beside = beside
         self._poll_seconds = poll_seconds
         self._limit = limit
         self._waiting: dict[JobId, set[asyncio.Event]] = {}
@@ -76,7 +89,7 @@ class ResultWaiters:
 
     async def run(self) -> None:
         """Serve the waiting requests until `stop`."""
-        async with self._driver.listen(self._on_wake, news=_NEWS):
+        async with self._driver.listen(self._on_wake, news=_NEWS if self._beside is None else _ALL_NEWS):
             while not self._is_closing:
                 await self._someone_waits.wait()
                 await self._next_look()
@@ -107,6 +120,8 @@ class ResultWaiters:
             self._is_listening = wake is Wake.LISTENING
         if wake in (Wake.LISTENING, Wake.LOST, Wake.FINISHED):
             self._look.set()
+        if self._beside is not None:
+            self._beside(wake)
 
     def _leave(self, job_id: JobId, event: asyncio.Event) -> None:
         events = self._waiting.get(job_id, set())

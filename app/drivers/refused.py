@@ -174,7 +174,7 @@ class RefusedDriver:
     ) -> Enqueued:
         raise self._refusal()
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None) -> RunView | None:
+    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
         raise self._refusal()
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:

@@ -112,8 +112,12 @@ class RunStore(Protocol):
 
     # --- readers
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None) -> RunView | None:
-        """Give a job's run with its lines and children; None when absent or another tenant's."""
+    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+        """Give a job's run with its lines and children; None when absent or another tenant's.
+
+        Of steps and lines only those whose `seq` is larger than `after`: whoever has the rest reads no more than is
+        new.
+        """
         ...
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..domain.outcome import CancelVerdict, OutcomeKind
 from ..domain.state import State
+from ..domain.step import StepKind
 
 
 class Answer(BaseModel):
@@ -47,11 +48,24 @@ class Claim(Answer):
 
 
 class WaitingOn(Answer):
-    """What a waiting run waits for."""
+    """What a waiting run waits for: the first of its waits."""
 
-    kind: Literal["sleep", "event"]
+    kind: StepKind
+    name: str | None = Field(description="The step's; null for a job that asked to be run again later.")
     until: datetime | None
-    name: str | None
+    since: datetime | None
+    event: str | None
+    key: str | None
+    child_id: UUID | None
+    others: int = Field(description="How many other waits there are; `/steps` lists them.")
+
+
+class Progress(Answer):
+    """How far a run says it has come."""
+
+    value: float = Field(description="From 0 to 1.")
+    message: str | None
+    at: datetime
 
 
 class Trace(Answer):
@@ -66,6 +80,10 @@ class Links(Answer):
     self: str
     result: str
     attempts: str
+    steps: str
+    timeline: str
+    logs: str
+    events: str
 
 
 class JobSummary(Answer):
@@ -76,7 +94,7 @@ class JobSummary(Answer):
     name: str
     queue: str
     state: State
-    state_reason: str | None = Field(description="Why it is dead, waits or was cancelled.")
+    state_reason: str | None = Field(description="Why it is dead, held, waits or was cancelled.")
     last_outcome: OutcomeKind | None
     attempt: int = Field(description="Counted failures so far, plus one while running and when done.")
     max_attempts: int
@@ -96,8 +114,8 @@ class JobSummary(Answer):
     late: bool = Field(description="Whether the body returned after it was told to stop.")
     claim: Claim | None
     error: JobError | None = Field(description="The last attempt's; cleared by done.")
-    progress: None
-    waiting_on: WaitingOn | None
+    progress: Progress | None = Field(description="Null in lists.")
+    waiting_on: WaitingOn | None = Field(description="Of a suspended job; null in lists.")
     tags: list[str]
     meta: dict[str, Any] | None
     idempotency_key: str | None
@@ -105,7 +123,7 @@ class JobSummary(Answer):
     parent_id: UUID | None
     enqueued_by: str | None
     trace: Trace | None
-    version: str = Field(description="Changes whenever the job does; the ETag.")
+    version: str = Field(description="Changes whenever the job moves; the ETag begins with it.")
     links: Links
 
 

@@ -20,10 +20,28 @@ from ..lifecycle.tasks import start_in
 from .edge import Edge
 from .framework import lead_elsewhere, translate_http_exception, translate_validation_error
 from .openapi import render_document
-from .routers import actions, deploys, drain, enqueue, job_types, jobs, outbox, problems, process, queues, workers
+from .routers import (
+    actions,
+    deploys,
+    drain,
+    enqueue,
+    events,
+    job_types,
+    jobs,
+    outbox,
+    problems,
+    process,
+    queues,
+    runs,
+    stream,
+    workers,
+)
 from .services import HttpServices
 
-_ROUTERS = (enqueue, jobs, actions, job_types, queues, workers, outbox, drain, deploys, process, problems)
+_ROUTERS = (
+    *(enqueue, jobs, runs, stream, actions, events),
+    *(job_types, queues, workers, outbox, drain, deploys, process, problems),
+)
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"
     " milliseconds, ids opaque. Every error is a problem document with a stable `code` and a `fix` that works."
@@ -36,7 +54,7 @@ def create_app(services: HttpServices, *, around: Around = nullcontext) -> FastA
     """Build the application over its services.
 
     Its lifespan enters `around` first (the composition root opens there what plain `uvicorn` would not) and runs the
-    shared waiter within.
+    shared waiter and the watcher of streams within.
     """
 
     @asynccontextmanager
@@ -80,11 +98,13 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
 
 @asynccontextmanager
 async def _waiting(services: HttpServices) -> AsyncIterator[None]:
-    """Run the shared waiter for as long as the application is up."""
+    """Run what finds news for requests that wait, for as long as the application is up."""
     services.waiters.open()
+    services.streams.open()
     async with asyncio.TaskGroup() as group:
         start_in(group, services.waiters.run(), name="outlast.http.waiters")
+        start_in(group, services.streams.run(), name="outlast.http.streams")
         try:
             yield
         finally:
-            services.waiters.stop()
+            services.end_waiting()

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias, cast
 from fastapi import Depends, Request
 from starlette.types import Scope as AsgiScope
 
+from ..domain.errors import Forbidden
 from .auth import Identity, Scope
 from .problems import RequestFacts
 
@@ -54,6 +55,17 @@ class Needs:
         assert identity is not None, "the edge authenticates every path that declares a scope"  # noqa: S101 - see above
         identity.check(*self.scopes)
         return identity
+
+
+def visible_tenant(identity: Identity, asked: str | None) -> str | None:
+    """Give the tenant a caller sees: the one it asks for, else the one it may act for; None for all of them.
+
+    Raises:
+        Forbidden: it asks for one it may not act for.
+    """
+    if identity.tenant is not None and asked not in (None, identity.tenant):
+        raise Forbidden(f"the key may not see the tenant {asked!r}", fix="leave `tenant` out, or use a key of it")
+    return identity.tenant or asked
 
 
 AnyCaller: TypeAlias = Annotated[Identity, Depends(Needs())]

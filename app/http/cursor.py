@@ -1,7 +1,8 @@
 """Page cursors: opaque to clients, checked by us.
 
-A cursor names the id a page ended with and the filters it was given out for, so it cannot be used with others. It is
-not secret and not signed: it carries nothing its holder has not been shown, and the caller's tenant is applied anyway.
+A cursor names the id, or the number, a page ended with and the filters it was given out for, so it cannot be used with
+others. It is not secret and not signed: it carries nothing its holder has not been shown, and the caller's tenant is
+applied anyway.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..domain.job import JobId
 
 _FORMAT = b"\x01"
 _HASH_BYTES = 8
+_LARGEST = 2**63 - 1
 _LENGTH = len(_FORMAT) + 16 + _HASH_BYTES
 
 
@@ -37,6 +39,19 @@ def read_cursor(text: str, filters: Sequence[str | None]) -> JobId:
     if packed[-_HASH_BYTES:] != _fingerprint(filters):
         raise _refusal("it was given out for other filters")
     return JobId(UUID(bytes=packed[len(_FORMAT) : -_HASH_BYTES]))
+
+
+def write_number_cursor(last: int, filters: Sequence[str | None]) -> str:
+    """Give the cursor that continues after the row of this number."""
+    return write_cursor(JobId(UUID(int=last)), filters)
+
+
+def read_number_cursor(text: str, filters: Sequence[str | None]) -> int:
+    """Give the number a cursor continues after. Raises `CURSOR_INVALID` as `read_cursor` does."""
+    found = read_cursor(text, filters).int
+    if found > _LARGEST:
+        raise _refusal("it was not given out here")
+    return found
 
 
 def _encode(packed: bytes) -> str:

@@ -20,6 +20,10 @@ LINKS_EXAMPLE = {
     "self": f"/v1/jobs/{JOB_ID}",
     "result": f"/v1/jobs/{JOB_ID}/result",
     "attempts": f"/v1/jobs/{JOB_ID}/attempts",
+    "steps": f"/v1/jobs/{JOB_ID}/steps",
+    "timeline": f"/v1/jobs/{JOB_ID}/timeline",
+    "logs": f"/v1/jobs/{JOB_ID}/logs",
+    "events": f"/v1/jobs/{JOB_ID}/events",
 }
 SUMMARY_EXAMPLE: dict[str, Any] = {
     "id": JOB_ID,
@@ -71,6 +75,7 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     413: ("The body or the payload is too large.", "PAYLOAD_TOO_LARGE"),
     415: ("The body is not plain JSON.", "MEDIA_UNSUPPORTED"),
     422: ("The request, its JSON or its payload does not fit.", "REQUEST_INVALID"),
+    429: ("Too much at once.", "RATE_LIMITED"),
     501: ("Part of the contract, and not built yet.", "NOT_IMPLEMENTED"),
     503: ("The store cannot be reached.", "DRIVER_UNAVAILABLE"),
 }
@@ -90,6 +95,9 @@ PREFER = _header("Prefer", "RFC 7240. `wait=N`: hold the answer up to N seconds 
 TRACEPARENT = _header("traceparent", "W3C trace context; kept with the job.")
 IDEMPOTENCY_KEY = _header(
     "Idempotency-Key", "Not built yet: a request with it is refused with `NOT_IMPLEMENTED`. Use `idempotency_key`."
+)
+LAST_EVENT_ID = _header(
+    "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )
 IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while the job has not changed.")
 

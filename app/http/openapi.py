@@ -18,11 +18,17 @@ from pydantic.json_schema import models_json_schema
 from .answers import Problem
 from .documents import JOB_ID, PROBLEMS
 from .problems import MEDIA_TYPE, STATUS
-from .requests import CancelBody, EnqueueBody, NoBody, PauseBody, RetryBody
+from .requests import CancelBody, EnqueueBody, EventBody, ForkBody, NoBody, PauseBody, RetryBody
+from .run_answers import StreamedEvents
 
-_BODIES: tuple[type[BaseModel], ...] = (EnqueueBody, CancelBody, RetryBody, PauseBody, NoBody)
+_BODIES: tuple[type[BaseModel], ...] = (EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody)
 _TAGS = (
-    {"name": "jobs", "description": "Enqueue jobs, read them, cancel and retry them."},
+    {"name": "jobs", "description": "Enqueue jobs, read them, cancel, retry, fork and release them."},
+    {
+        "name": "runs",
+        "description": "The durable history of a job: steps, waits, lines; followed live.",
+    },
+    {"name": "events", "description": "Named, keyed messages that runs wait for."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
     {"name": "queues", "description": "How deep, how old, paused by whom."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
@@ -84,7 +90,7 @@ def _restore_examples(app: FastAPI, document: dict[str, Any]) -> None:
 
 def _schemas() -> dict[str, Any]:
     _, bodies = models_json_schema([(model, "validation") for model in _BODIES], ref_template=_REF)
-    _, answers = models_json_schema([(Problem, "serialization")], ref_template=_REF)
+    _, answers = models_json_schema([(Problem, "serialization"), (StreamedEvents, "serialization")], ref_template=_REF)
     return {**bodies["$defs"], **answers["$defs"]}
 
 

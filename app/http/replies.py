@@ -41,8 +41,9 @@ def root_of(request: Request) -> str:
 
 
 def etag_of(view: JobView) -> str:
-    """Give the entity tag of a job's representation."""
-    return f'"{version_of(view)}"'
+    """Give the entity tag of a job's representation: its version, and that of its progress, which is no part of it."""
+    told = "" if view.progress is None else f".{view.progress.at.timestamp():.6f}"
+    return f'"{version_of(view)}{told}"'
 
 
 def is_known(view: JobView, if_none_match: str) -> bool:

@@ -17,6 +17,7 @@ from ..control.fleet import LARGEST_WORKER_ID
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
 from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
+from ..domain.step import STEP_NAME_MOST
 from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, read_uuid
 
 _LONGEST_MS = LONGEST_DURATION // timedelta(milliseconds=1)
@@ -71,6 +72,7 @@ def _worker_id(value: object) -> object:
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower-case letters, digits and `_.:-`.")]
 Key = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=MAX_KEY_CHARS)]
+StepName = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=STEP_NAME_MOST)]
 Tag = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=MAX_TAG_CHARS)]
 Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
 Milliseconds = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
@@ -132,9 +134,30 @@ class RetryBody(Strict):
     """The body of `POST /v1/jobs/{id}/retry`, which may be left out."""
 
     mode: Literal["resume", "fresh"] = Field(
-        default="resume", description="Both start the job from its beginning: no release yet records steps."
+        default="resume", description="Go on from the steps that are recorded, or begin a new run without any."
     )
-    from_step: Any = Field(default=None, description="Not built yet; refused with `NOT_IMPLEMENTED`.")
+    from_step: StepName | None = Field(
+        default=None, description="Go on from before this step: it and all that were recorded after it are dropped."
+    )
+
+
+class ForkBody(Strict):
+    """The body of `POST /v1/jobs/{id}/fork`, which may be left out."""
+
+    from_step: StepName | None = Field(
+        default=None, description="The new job has the steps recorded before this one; all of them if it is left out."
+    )
+
+
+class EventBody(Strict):
+    """The body of `POST /v1/events`."""
+
+    name: Name = Field(description="The event's name.")
+    key: Key = Field(description="What it is about: runs wait for a name and a key.")
+    payload: Any = Field(default=None, description="Any JSON, given to the runs that waited; kept byte for byte.")
+    tenant: Key | None = Field(
+        default=None, description="Whose event it is, for a key that acts for several tenants; else the key's own."
+    )
 
 
 class PauseBody(Strict):
@@ -155,6 +178,27 @@ class ListParams(BaseModel):
     state: list[State] = Field(default_factory=list, description="Repeat it to ask for several states.")
     name: Name | None = Field(default=None, description="The job type.")
     queue: Name | None = Field(default=None, description="The queue.")
+    tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
+    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+
+
+class RunPageParams(BaseModel):
+    """The query of `GET /v1/jobs/{id}/steps` and `/logs`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=200, ge=1, le=1_000)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+
+
+class EventParams(BaseModel):
+    """The query of `GET /v1/events`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name | None = Field(default=None, description="The event's name.")
+    key: Key | None = Field(default=None, description="What it is about.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")

@@ -35,8 +35,8 @@ class ApiRole(Role):
         return self._server.port
 
     def told(self, life: Life, notice: DrainNotice) -> None:  # noqa: ARG002 - the same for every drain
-        """Answer every request that waits for a job to finish."""
-        self._services.waiters.stop()
+        """Answer every request that waits for a job to finish, and end every stream."""
+        self._services.end_waiting()
 
     async def live(self, life: Life) -> None:
         """Listen until told to leave; a server that dies before that fails the role, and the process with it."""

@@ -14,10 +14,13 @@ from fastapi import Depends, Request
 from ..control.catalogue import TypeCatalogue
 from ..control.deploys import DeployControl
 from ..control.drain import DrainControl
+from ..control.events import EventControl
 from ..control.fleet import FleetControl
 from ..control.jobs import JobControl
 from ..control.outbox import OutboxControl
 from ..control.queues import QueueControl
+from ..control.runs import RunControl
+from ..control.streams import JobStreams
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
 from .auth import Auth
@@ -32,6 +35,8 @@ class HttpServices:
     """
 
     jobs: JobControl
+    runs: RunControl
+    events: EventControl
     queues: QueueControl
     outbox: OutboxControl
     catalogue: TypeCatalogue
@@ -39,6 +44,7 @@ class HttpServices:
     drain: DrainControl
     deploys: DeployControl
     waiters: ResultWaiters
+    streams: JobStreams
     auth: Auth
     telemetry: Telemetry
     version: str
@@ -47,6 +53,11 @@ class HttpServices:
     ping: Callable[[], Awaitable[None]]
     is_started: Callable[[], bool]
     is_draining: Callable[[], bool]
+
+    def end_waiting(self) -> None:
+        """Answer every request that waits and end every stream, now and from now on: the process drains."""
+        self.waiters.stop()
+        self.streams.stop()
 
 
 async def services_of(request: Request) -> HttpServices:

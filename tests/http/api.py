@@ -14,10 +14,13 @@ from fastapi import FastAPI
 from app.control.catalogue import TypeCatalogue
 from app.control.deploys import DeployControl
 from app.control.drain import DrainControl
+from app.control.events import EventControl
 from app.control.fleet import FleetControl
 from app.control.jobs import JobControl
 from app.control.outbox import OutboxControl
 from app.control.queues import QueueControl
+from app.control.runs import RunControl
+from app.control.streams import JobStreams
 from app.control.staged import StagedIds
 from app.control.waiting import ResultWaiters
 from app.domain.job import ClaimedJob, JobId
@@ -72,19 +75,23 @@ class Api:
         self.probe = Probe(self.telemetry)
         self.is_draining = False
         self.is_started = True
-        self.waiters = ResultWaiters(env.driver)
+        self.streams = JobStreams(env.driver)
+        self.waiters = ResultWaiters(env.driver, beside=self.streams.on_wake)
         self.leaving = Shutdown(drain_seconds=25, telemetry=self.telemetry)
         catalogue = TypeCatalogue(env.driver)
+        jobs = JobControl(
+            driver=env.driver,
+            catalogue=catalogue,
+            waiters=self.waiters,
+            admission=Admission(now=env.now),
+            telemetry=self.telemetry,
+            staged=StagedIds(outbox_of(env.driver), jobs=env.driver),
+        )
         self.services = HttpServices(
             **{
-                "jobs": JobControl(
-                    driver=env.driver,
-                    catalogue=catalogue,
-                    waiters=self.waiters,
-                    admission=Admission(now=env.now),
-                    telemetry=self.telemetry,
-                    staged=StagedIds(outbox_of(env.driver), jobs=env.driver),
-                ),
+                "jobs": jobs,
+                "runs": RunControl(driver=env.driver, jobs=jobs, streams=self.streams),
+                "events": EventControl(env.driver),
                 "queues": QueueControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver)),
                 "catalogue": catalogue,
@@ -92,6 +99,7 @@ class Api:
                 "deploys": DeployControl(env.driver),
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
+                "streams": self.streams,
                 "auth": Auth(key),
                 "telemetry": self.telemetry,
                 "version": "0.0.0",

@@ -61,7 +61,7 @@ async def test_a_retry_is_refused_where_it_cannot_be(each_api: Api) -> None:
     assert response.json()["existing_id"] == successor["id"]
 
 
-@pytest.mark.parametrize("action", ["cancel", "retry"])
+@pytest.mark.parametrize("action", ["cancel", "retry", "fork", "release"])
 async def test_actions_on_nothing_are_not_found(api: Api, action: str) -> None:
     for job_id in (JOB_ID, "nonsense"):
         assert code_of(await api.client.post(f"/v1/jobs/{job_id}/{action}")) == (404, "JOB_NOT_FOUND")
@@ -70,12 +70,19 @@ async def test_actions_on_nothing_are_not_found(api: Api, action: str) -> None:
 async def test_what_actions_do_not_know_is_refused(api: Api) -> None:
     job = await api.post()
     path = f"/v1/jobs/{job['id']}"
-    assert code_of(await api.client.post(f"{path}/retry", json={"from_step": "load"})) == (501, "NOT_IMPLEMENTED")
+    for odd in (7, "", " ", "x" * 129, "a\nb"):
+        assert code_of(await api.client.post(f"{path}/retry", json={"from_step": odd})) == (422, "REQUEST_INVALID")
+        assert code_of(await api.client.post(f"{path}/fork", json={"from_step": odd})) == (422, "REQUEST_INVALID")
+    both = await api.client.post(f"{path}/retry", json={"mode": "fresh", "from_step": "load"})
+    assert code_of(both) == (422, "REQUEST_INVALID")
+    assert both.json()["errors"][0]["pointer"] == "/from_step"
     assert code_of(await api.client.post(f"{path}/retry", json={"mode": "half"})) == (422, "REQUEST_INVALID")
     assert code_of(await api.client.post(f"{path}/cancel", json={"reason": 1})) == (422, "REQUEST_INVALID")
     assert code_of(await api.client.post(f"{path}/cancel", json={"why": "x"})) == (422, "REQUEST_INVALID")
+    assert code_of(await api.client.post(f"{path}/release", json={"x": 1})) == (422, "REQUEST_INVALID")
     assert code_of(await api.client.post("/v1/queues/default/resume", json={"x": 1})) == (422, "REQUEST_INVALID")
-    for each in (f"{path}/cancel", f"{path}/retry", "/v1/queues/a/pause", "/v1/queues/a/resume"):
+    actions = [f"{path}/{action}" for action in ("cancel", "retry", "fork", "release")]
+    for each in (*actions, "/v1/queues/a/pause", "/v1/queues/a/resume", "/v1/events"):
         response = await api.client.post(each, headers={"Idempotency-Key": '"k"'})
         assert code_of(response) == (501, "NOT_IMPLEMENTED")
     assert (await api.get(job))["state"] == "ready"

@@ -56,9 +56,9 @@ class MemoryRuns:
         """Make a new job with a job's history."""
         return fork.fork(self._store, job_id, new_id=new_id, from_step=from_step, tenant=tenant)
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None) -> RunView | None:
+    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
         """Give a job's run."""
-        return steps.run_view(self._store, job_id, tenant=tenant)
+        return steps.run_view(self._store, job_id, tenant=tenant, after=after)
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         """Give stored events."""

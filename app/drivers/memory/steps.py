@@ -69,16 +69,17 @@ def note(store: Store, notes: Sequence[NewNotes]) -> int:
         return sum(_note(store, one, now) for one in notes)
 
 
-def run_view(store: Store, job_id: JobId, *, tenant: str | None) -> RunView | None:
+def run_view(store: Store, job_id: JobId, *, tenant: str | None, after: int) -> RunView | None:
     """Give a job's run; see `RunStore.run`."""
     with store.statement():
         envelope = store.envelopes.get(job_id)
         if envelope is None or tenant not in {None, envelope.job.tenant}:
             return None
         children = sorted(child for child, other in store.envelopes.items() if other.job.parent_id == job_id)
+        history = _history(store, job_id, envelope.run_id)
         return RunView(
-            history=_history(store, job_id, envelope.run_id),
-            lines=tuple(store.runs.lines.get(job_id, ())),
+            history=replace(history, steps=tuple(step for step in history.steps if step.seq > after)),
+            lines=tuple(line for line in store.runs.lines.get(job_id, ()) if line.seq > after),
             progress=store.runs.progress.get(job_id),
             children=tuple(children[:_MOST_CHILDREN]),
         )

@@ -78,9 +78,9 @@ class RunVerbs:
         """Make a new job with a job's history."""
         return await fork.fork(self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant)
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None) -> RunView | None:
+    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
         """Give a job's run."""
-        return await run_view.run(self._db, job_id, tenant=tenant)
+        return await run_view.run(self._db, job_id, tenant=tenant, after=after)
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         """Give stored events."""

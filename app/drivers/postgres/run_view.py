@@ -56,13 +56,13 @@ _RUN = f"""
 with e as materialized (
   select j.id, coalesce(j.run_id, j.id) as run_id from outlast.job j
   where j.id = $1 and ($2::text is null or j.tenant = $2))
-{_STEPS.replace("{run}", "(select run_id from e)")}
+{_STEPS.replace("{run}", "(select run_id from e)")} and s.seq > $3
 union all
 {WAITS.replace("{job}", "(select id from e)")}
 union all
 select {_LINE}, l.seq, null, null, null, null, l.message, l.claim_no, null, l.at, null, null, null, null, null, null,
   null, null, null, null, null
-from outlast.run_line l where l.job_id = (select id from e)
+from outlast.run_line l where l.job_id = (select id from e) and l.seq > $3
 union all
 select {_PROGRESS}, null, null, null, null, null, p.message, p.claim_no, null, p.at, null, null, null, null, null, null,
   null, null, null, null, p.value
@@ -89,9 +89,9 @@ async def history(db: Database, job_id: JobId, run_id: RunId) -> RunHistory:
     return _history(rows)
 
 
-async def run(db: Database, job_id: JobId, *, tenant: str | None = None) -> RunView | None:
-    """Give a job's run for readers, or None."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_RUN), job_id, tenant))
+async def run(db: Database, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+    """Give a job's run for readers, or None; of steps and lines those numbered after `after`."""
+    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_RUN), job_id, tenant, after))
     if not rows or rows[-1]["part"] != _JOB:
         return None
     progress = [_progress(row) for row in rows if row["part"] == _PROGRESS]

@@ -1,17 +1,17 @@
-"""What operators do to one job: `POST /v1/jobs/{id}/cancel` and `/retry`."""
+"""What operators do to one job: `POST /v1/jobs/{id}/cancel`, `/retry`, `/fork`, `/release`."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ...domain.errors import NotImplementedYet
+from ...domain.step import RetryMode
 from ..answers import CancelledJob, Job
 from ..body import read_optional_body, refuse_request_key
 from ..caller import Operator
-from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, answer, body, problems
-from ..replies import reply_job
-from ..requests import CancelBody, RetryBody
+from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, JOB_ID, answer, body, problems
+from ..replies import etag_of, reply, reply_job, root_of, shown_job
+from ..requests import CancelBody, ForkBody, NoBody, RetryBody
 from ..services import Services
 from .jobs import parse_job_id
 
@@ -46,21 +46,75 @@ async def cancel_job(request: Request, job_id: str, services: Services, identity
 @router.post(
     "/v1/jobs/{job_id}/retry",
     operation_id="retryJob",
-    summary="Retry a dead or cancelled job",
+    summary="Retry a dead, cancelled or held job",
     response_model=None,
     responses={
         200: answer(Job, "The job, ready again with fresh budgets.", JOB_EXAMPLE),
         **problems(404, 409, has_body=True),
     },
-    openapi_extra=body(RetryBody, {"resume": {"mode": "resume"}}, is_required=False)
+    openapi_extra=body(
+        RetryBody,
+        {"resume": {"mode": "resume"}, "fresh": {"mode": "fresh"}, "from_step": {"from_step": "charge"}},
+        is_required=False,
+    )
     | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def retry_job(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
-    """Make a dead or cancelled job ready again; its attempts stay listed, its key is taken again."""
+    """Make a dead or cancelled job ready again; its attempts stay listed, its key is taken again.
+
+    Its run goes on from what is recorded; with `from_step` from before that step; with mode `fresh` as a new run. A
+    held job is retried fresh or from a step, or released.
+    """
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    if sent.values.get("from_step") is not None:
-        raise NotImplementedYet("retrying from a step is not built yet", fix="leave `from_step` out")
-    sent.parse(RetryBody)
-    view = await services.jobs.retry(parse_job_id(job_id), tenant=identity.tenant)
+    asked = sent.parse(RetryBody)
+    view = await services.jobs.retry(
+        parse_job_id(job_id), mode=RetryMode(asked.mode), from_step=asked.from_step, tenant=identity.tenant
+    )
+    return reply_job(request, identity, view)
+
+
+@router.post(
+    "/v1/jobs/{job_id}/fork",
+    operation_id="forkJob",
+    summary="Make a new job with a job's history",
+    status_code=201,
+    response_model=None,
+    responses={
+        201: answer(
+            Job, "The new job.", JOB_EXAMPLE | {"parent_id": JOB_ID}, Location="The new job.", ETag="Its version."
+        ),
+        **problems(404, has_body=True),
+    },
+    openapi_extra=body(ForkBody, {"all": {}, "up_to": {"from_step": "charge"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def fork_job(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
+    """Make a new job of the same type and payload that begins with the steps recorded before `from_step`.
+
+    The old job, in whatever state, stays as it is and becomes the new one's parent; the new one has no idempotency key.
+    Every request makes another job.
+    """
+    refuse_request_key(request)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    asked = sent.parse(ForkBody)
+    view = await services.runs.fork(parse_job_id(job_id), from_step=asked.from_step, tenant=identity.tenant)
+    headers = {"Location": f"{root_of(request)}/v1/jobs/{view.id}", "ETag": etag_of(view)}
+    return reply(shown_job(request, identity, view), status=201, headers=headers)
+
+
+@router.post(
+    "/v1/jobs/{job_id}/release",
+    operation_id="releaseJob",
+    summary="Release a held job",
+    response_model=None,
+    responses={200: answer(Job, "The job, ready again.", JOB_EXAMPLE), **problems(404, 409, has_body=True)},
+    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def release_job(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
+    """Make a held job ready for code of any version, its run as it is: for code that has been mended meanwhile."""
+    refuse_request_key(request)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    sent.parse(NoBody)
+    view = await services.runs.release(parse_job_id(job_id), tenant=identity.tenant)
     return reply_job(request, identity, view)

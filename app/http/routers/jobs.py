@@ -11,14 +11,13 @@ from starlette.responses import Response
 from ...control.jobs import ListQuery, job_not_found
 from ...control.render import raw
 from ...control.represent import attempt_document, error_document, job_document, links_of
-from ...domain.errors import Forbidden, JobFailed
+from ...domain.errors import JobFailed
 from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
 from ..answers import AttemptList, Job, JobList, Result
-from ..auth import Identity
-from ..caller import PayloadReader, Reader
+from ..caller import PayloadReader, Reader, visible_tenant
 from ..cursor import read_cursor, write_cursor
 from ..documents import (
     ELSEWHERE,
@@ -38,6 +37,7 @@ from ..requests import ListParams
 from ..services import Services
 
 router = APIRouter(tags=["jobs"])
+
 
 _RESULT = {"id": JOB_ID, "state": "done", "result": {"lines": 120_000}, "links": LINKS_EXAMPLE}
 _ATTEMPT = {
@@ -79,7 +79,7 @@ async def list_jobs(
 ) -> Response:
     """Give one page of jobs without payloads; `next_cursor` continues it under the same filters."""
     refuse_repeated(request, lists=frozenset({"state"}))
-    tenant = _visible_tenant(identity, params.tenant)
+    tenant = visible_tenant(identity, params.tenant)
     states = frozenset(params.state)
     filters = (*sorted(states), params.name, params.queue, tenant)
     page = await services.jobs.list(
@@ -189,9 +189,3 @@ def _failed(view: JobView) -> JobFailed:
         state=view.state.value,
         error=None if view.error is None else error_document(view.error),
     )
-
-
-def _visible_tenant(identity: Identity, asked: str | None) -> str | None:
-    if identity.tenant is not None and asked not in (None, identity.tenant):
-        raise Forbidden(f"the key may not see the tenant {asked!r}", fix="leave `tenant` out, or use a key of it")
-    return identity.tenant or asked

@@ -1,0 +1,64 @@
+"""Server-sent events: the bytes of a stream, and the answer that sends them for as long as somebody reads.
+
+A stream says how soon to reconnect, is kept alive by comments, and ends with an event that says why: `end`, or
+`draining`, after which its reader connects again with the last `id` it has. A reader that takes nothing for half a
+minute is let go. Called by the stream route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractContextManager, aclosing
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from ..control.render import render
+
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE = b": keep-alive\n\n"
+RETRY = b"retry: 2000\n\n"  # milliseconds
+_SEND_SECONDS = 30.0
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+def encode(event: str, data: Mapping[str, object], *, number: int | None = None) -> bytes:
+    """Give one event. Stored text may hold line breaks between its tokens; each line is one of the event's data."""
+    lines = [] if number is None else [b"id: %d" % number]
+    lines.append(b"event: " + event.encode())
+    lines += [b"data: " + line for line in _LINE_END.split(render(data))]
+    return b"\n".join(lines) + b"\n\n"
+
+
+class EventStream(StreamingResponse):
+    """An answer of server-sent events."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, opening: AbstractContextManager[AsyncGenerator[bytes, None]]) -> None:
+        # Proxies that buffer would hold events back, and so would one that compresses.
+        super().__init__((), headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"})
+        self._opening = opening
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open what is to be sent, and send it. What opening refuses is a problem like any other."""
+        with self._opening as events:
+            async with aclosing(events):
+                self.body_iterator = events
+                await super().__call__(scope, receive, send)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send what there is as it comes; a reader that does not take it in time is gone."""
+
+        async def within(message: Message) -> None:
+            try:
+                async with asyncio.timeout(_SEND_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+        await super().stream_response(within)
