@@ -29,8 +29,8 @@ from .control.jobs import JobControl
 from .control.outbox import OutboxControl
 from .control.queues import QueueControl
 from .control.runs import RunControl
-from .control.streams import JobStreams
 from .control.staged import StagedIds
+from .control.streams import JobStreams
 from .control.waiting import ResultWaiters
 from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits

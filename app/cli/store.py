@@ -81,18 +81,6 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
         await close_driver(driver)
 
 
-async def _with_runs(settings: Settings, verb: Callable[[RunControl], Awaitable[T]]) -> T:
-    from ..bootstrap import build_jobs, quiet_telemetry
-    from ..control.runs import RunControl
-    from ..control.streams import JobStreams
-
-    def over(driver: JobDriver) -> RunControl:
-        jobs = build_jobs(settings, driver, quiet_telemetry())
-        return RunControl(driver=driver, jobs=jobs, streams=JobStreams(driver))
-
-    return await _with_driver(settings, lambda driver: verb(over(driver)))
-
-
 async def _with_events(settings: Settings, verb: Callable[[EventControl], Awaitable[T]]) -> T:
     from ..bootstrap import build_admission
     from ..control.events import EventControl

@@ -149,9 +149,7 @@ class JobControl:
                 fix="leave `from_step` out to begin anew, or the mode to go on from before the step",
                 pointer="/from_step",
             )
-        await self.on(
-            job_id, tenant, lambda: self._driver.retry(job_id, mode=mode, from_step=from_step, tenant=tenant)
-        )
+        await self.on(job_id, tenant, lambda: self._driver.retry(job_id, mode=mode, from_step=from_step, tenant=tenant))
         return await self.describe(job_id, tenant=tenant)
 
     async def on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:

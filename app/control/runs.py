@@ -49,7 +49,6 @@ class RunControl:
             JobNotFound: there is none to be seen.
         """
 
-
         async def run() -> RunView:
             found = await self._driver.run(job_id, tenant=tenant, after=after)
             if found is None:
@@ -72,7 +71,6 @@ class RunControl:
             NotFound: its run has not recorded the step.
         """
         new_id = JobId(self._new_id())
-
 
         async def fork() -> Enqueued:
             return await self._driver.fork(job_id, new_id=new_id, from_step=from_step, tenant=tenant)

@@ -20,8 +20,8 @@ from app.control.jobs import JobControl
 from app.control.outbox import OutboxControl
 from app.control.queues import QueueControl
 from app.control.runs import RunControl
-from app.control.streams import JobStreams
 from app.control.staged import StagedIds
+from app.control.streams import JobStreams
 from app.control.waiting import ResultWaiters
 from app.domain.job import ClaimedJob, JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retried

@@ -15,7 +15,7 @@ from ...domain.step import LogLine, StepView
 from ..auth import Scope
 from ..caller import Reader
 from ..cursor import read_number_cursor, write_number_cursor
-from ..documents import answer, problems
+from ..documents import ELSEWHERE, answer, problems
 from ..framework import refuse_repeated
 from ..replies import reply, root_of
 from ..requests import RunPageParams
@@ -35,7 +35,11 @@ _NEXT = "The next page, if any."
     operation_id="listSteps",
     summary="List the steps of a job's run",
     response_model=None,
-    responses={200: answer(StepList, "The steps, and the waits.", STEPS, Link=_NEXT), **problems(400, 404)},
+    responses={
+        200: answer(StepList, "The steps, and the waits.", STEPS, Link=_NEXT),
+        303: ELSEWHERE,
+        **problems(400, 404),
+    },
 )
 async def list_steps(
     request: Request, job_id: str, services: Services, identity: Reader, params: Annotated[RunPageParams, Query()]
@@ -62,7 +66,7 @@ async def list_steps(
     operation_id="getTimeline",
     summary="A job's life as spans",
     response_model=None,
-    responses={200: answer(Timeline, "The spans, by their beginning.", TIMELINE), **problems(404)},
+    responses={200: answer(Timeline, "The spans, by their beginning.", TIMELINE), 303: ELSEWHERE, **problems(404)},
 )
 async def get_timeline(job_id: str, services: Services, identity: Reader) -> Response:
     """Give waits in the queue, attempts, steps, sleeps and waits as spans that can be drawn as they are.
@@ -78,7 +82,11 @@ async def get_timeline(job_id: str, services: Services, identity: Reader) -> Res
     operation_id="listLogs",
     summary="List the lines that a job's run kept",
     response_model=None,
-    responses={200: answer(LineList, "The lines, oldest first.", LINES, Link=_NEXT), **problems(400, 404)},
+    responses={
+        200: answer(LineList, "The lines, oldest first.", LINES, Link=_NEXT),
+        303: ELSEWHERE,
+        **problems(400, 404),
+    },
 )
 async def list_logs(
     request: Request, job_id: str, services: Services, identity: Reader, params: Annotated[RunPageParams, Query()]

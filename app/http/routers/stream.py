@@ -19,7 +19,7 @@ from ...domain.snapshot import AttemptView, JobView
 from ...domain.step import LogLine, ProgressView, StepView
 from ..auth import Scope
 from ..caller import Reader
-from ..documents import LAST_EVENT_ID, problems
+from ..documents import ELSEWHERE, LAST_EVENT_ID, problems
 from ..event_stream import KEEP_ALIVE, KEEP_ALIVE_SECONDS, MEDIA_TYPE, RETRY, EventStream, encode
 from ..replies import root_of
 from ..run_examples import STREAM
@@ -45,6 +45,7 @@ _DRAINING: Document = {"reason": "this process goes away; connect again"}
             ),
             "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "examples": {"example": {"value": STREAM}}}},
         },
+        303: ELSEWHERE,
         **problems(404, 429),
     },
     openapi_extra={"parameters": [LAST_EVENT_ID]},
