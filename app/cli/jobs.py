@@ -1,27 +1,31 @@
-"""`outlast jobs`: enqueue jobs, read them back, cancel and retry them, straight on the store.
+"""`outlast jobs`: enqueue jobs, read them back, cancel and retry them, straight on the store. `runs` has the rest.
 
 `--json` prints the representation of the HTTP API, payloads and results byte for byte.
 """
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from ..domain.errors import JobNotFound, RequestInvalid
+from ..domain.errors import JobNotFound
 from ..domain.job import Enqueued, JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import TERMINAL, State
+from ..domain.step import RetryMode, RunView
 from .jobs_print import print_attempts, print_document, print_job, print_table
+from .payload import payload_text
 from .report import FAILURE, TIMED_OUT, say
-from .store import with_jobs
+from .store import with_jobs, with_runs
+from .waterfall import print_waits, print_waterfall, run_facts
 
 if TYPE_CHECKING:
     from ..control.jobs import JobControl
+    from ..control.runs import RunControl
+    from ..control.timeline import Timeline
 
 jobs = typer.Typer(no_args_is_help=True)
 
@@ -57,18 +61,21 @@ def list_jobs(
 
 @jobs.command()
 def show(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
-    """Show one job: state, payload, result, error and every attempt."""
+    """Show one job: state, payload, result, error, every attempt, and its life as a timeline."""
 
-    async def read(control: JobControl) -> tuple[JobView, tuple[AttemptView, ...]]:
-        view = await _followed(control, _job_id(job_id))
-        return view, await control.attempts(view.id, tenant=None)
+    async def read(control: RunControl) -> tuple[tuple[JobView, Timeline], tuple[AttemptView, ...], RunView]:
+        wanted = job_id_of(job_id)
+        drawn, run = await control.timeline(wanted, tenant=None), await control.run(wanted, tenant=None)
+        return drawn, await control.jobs.attempts(wanted, tenant=None), run
 
-    view, attempts = with_jobs(db, read)
+    (view, timeline), attempts, run = with_runs(db, read)
     if as_json:
-        print_document(view, attempts=attempts)
+        print_document(view, attempts=attempts, answer=run_facts(view, timeline, run))
     else:
         print_job(view)
+        print_waits(run)
         print_attempts(attempts)
+        print_waterfall(timeline)
 
 
 @jobs.command()
@@ -92,7 +99,7 @@ def enqueue(
 
     request = EnqueueRequest(
         name=name,
-        payload_text=_payload_text(payload, param or []),
+        payload_text=payload_text(payload, param or []),
         idempotency_key=key,
         queue=queue,
         priority=priority,
@@ -108,7 +115,7 @@ def enqueue(
     if answer.deduped:
         say(f"the key is held by {view.id}; nothing was added")
     if wait is None or as_json:
-        _show(view, as_json=as_json, deduped=answer.deduped, key_expires_at=answer.key_expires_at)
+        show_job(view, as_json=as_json, deduped=answer.deduped, key_expires_at=answer.key_expires_at)
     else:
         print_job(view)
     if wait is not None and view.state not in TERMINAL:
@@ -126,18 +133,30 @@ def cancel(
     db: _Db = None,
 ) -> None:
     """Cancel a job for good, whatever it is doing."""
-    verdict, view = with_jobs(db, lambda control: control.cancel(_job_id(job_id), reason=reason, tenant=None))
+    verdict, view = with_jobs(db, lambda control: control.cancel(job_id_of(job_id), reason=reason, tenant=None))
     say(verdict.value)
-    _show(view, as_json=as_json, verdict=verdict.value)
+    show_job(view, as_json=as_json, verdict=verdict.value)
 
 
 @jobs.command()
-def retry(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
-    """Run a dead or cancelled job again, with fresh budgets."""
-    _show(with_jobs(db, lambda control: control.retry(_job_id(job_id), tenant=None)), as_json=as_json)
+def retry(
+    job_id: _Id,
+    *,
+    fresh: Annotated[bool, typer.Option("--fresh", help="With a new, empty run.")] = False,
+    from_step: Annotated[
+        str | None, typer.Option(help="Go on from before this step: it and all recorded after it are dropped.")
+    ] = None,
+    as_json: _Json = False,
+    db: _Db = None,
+) -> None:
+    """Run a dead or cancelled job again, with fresh budgets; a held one fresh or from a step."""
+    mode = RetryMode.FRESH if fresh else RetryMode.RESUME
+    wanted = job_id_of(job_id)
+    view = with_jobs(db, lambda control: control.retry(wanted, mode=mode, from_step=from_step, tenant=None))
+    show_job(view, as_json=as_json)
 
 
-def _show(view: JobView, *, as_json: bool, **answer: object) -> None:
+def show_job(view: JobView, *, as_json: bool, **answer: object) -> None:
     """Print a job; `answer` is what the action itself found, a part of the document only."""
     if as_json:
         print_document(view, answer=answer)
@@ -170,24 +189,9 @@ async def _await_end(control: JobControl, job_id: JobId, seconds: float) -> JobV
         await asyncio.sleep(min(_POLL_SECONDS, left))
 
 
-def _job_id(text: str) -> JobId:
+def job_id_of(text: str) -> JobId:
+    """Read the id of a job. Raises `JOB_NOT_FOUND` for a text that is none."""
     try:
         return JobId(UUID(text))
     except ValueError as exc:
         raise JobNotFound(f"{text!r} is not a job id", fix="give the id that `outlast jobs list` shows") from exc
-
-
-def _payload_text(payload: str, params: list[str]) -> str:
-    """Give the payload as JSON: as it was written, or an object of its fields, whose JSON values stay as written."""
-    if payload and params:
-        raise RequestInvalid("--payload and --param exclude each other", fix="give the payload one way")
-    if payload:
-        return payload
-    fields = []
-    for param in params:
-        name, sign, value = param.partition("=")
-        is_json = name.endswith(":")
-        if not sign or not name.rstrip(":"):
-            raise RequestInvalid(f"{param!r} is not a field", fix="write name=text or name:=JSON")
-        fields.append(f"{json.dumps(name.rstrip(':'))}: {value if is_json else json.dumps(value)}")
-    return "{" + ", ".join(fields) + "}"

@@ -61,10 +61,10 @@ def print_job(view: JobView) -> None:
         ("attempt", f"{view.counters.attempt} of {view.max_attempts}"),
         ("crashes", f"{view.counters.crashes} of {view.max_crashes}"),
         ("interrupts", view.counters.interrupts),
-        ("created", _time(view.created_at)),
-        ("due", _time(view.run_at)),
-        ("started", _time(view.started_at)),
-        ("finished", _time(view.finished_at)),
+        ("created", time_of(view.created_at)),
+        ("due", time_of(view.run_at)),
+        ("started", time_of(view.started_at)),
+        ("finished", time_of(view.finished_at)),
         ("key", view.key),
         ("payload", view.payload),
         ("result", view.result),
@@ -82,7 +82,7 @@ def print_attempts(attempts: Sequence[AttemptView]) -> None:
         error = f": {attempt.error.type}: {attempt.error.message}" if attempt.error else ""
         where = f" on worker {attempt.worker_id} ({attempt.host})" if attempt.worker_id is not None else ""
         how = f"{attempt.outcome.value} ({attempt.cause}, {counted})"
-        print(safe(f"attempt {attempt.number}  {_time(attempt.ended_at)}  {how}{where}{error}"))
+        print(safe(f"attempt {attempt.number}  {time_of(attempt.ended_at)}  {how}{where}{error}"))
 
 
 def _row(view: JobView) -> tuple[str, ...]:
@@ -93,11 +93,12 @@ def _row(view: JobView) -> tuple[str, ...]:
         view.state.value,
         view.state_reason or "",
         f"{view.counters.attempt}/{view.max_attempts}",
-        _time(view.created_at),
+        time_of(view.created_at),
     )
 
 
-def _time(at: datetime | None) -> str:
+def time_of(at: datetime | None) -> str:
+    """Give a time in UTC to the millisecond, nothing for none."""
     return "" if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, drain, jobs, outbox, serve, workers
+from . import database, dev, drain, events, jobs, outbox, runs, serve, workers
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -25,7 +25,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(database.migrate, name="migrate", help="Bring the database schema up or down.")
-app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read them, cancel and retry them.")
+for command in (runs.watch, runs.logs, runs.fork, runs.release):
+    jobs.jobs.command()(command)
+app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, cancel, retry, fork and release them.")
+app.add_typer(events.events, name="events", help="Emit events for runs that wait for them, and list them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")
 app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")

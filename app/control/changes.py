@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, assert_never
 
 from ..domain.job import JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import TERMINAL
 from ..domain.step import LogLine, ProgressView, RunView, StepView
 from ..drivers.protocol import JobDriver
-from .represent import version_of
+from .render import Document
+from .represent import attempt_document, job_document, version_of
+from .run_documents import line_document, progress_document, step_document
 
 _DIGITS = 6
 _MOST = 10**_DIGITS - 1
@@ -181,6 +183,27 @@ class Follower:
     def _end(self, view: JobView | None) -> News:
         self.has_ended = True
         return self._tell(NewsKind.END, view)
+
+
+def news_document(news: News, job_id: JobId, *, with_value: bool, root: str = "") -> Document:
+    """Give what a piece of news says, as its item looks from outside."""
+    if news.kind is NewsKind.END:
+        return {"id": job_id, "state": news.item.state if isinstance(news.item, JobView) else None}
+    match news.item:
+        case JobView() as view:
+            return job_document(view, with_payload=False, root=root)
+        case AttemptView() as attempt:
+            return attempt_document(attempt)
+        case StepView() as step:
+            return step_document(step, with_value=with_value)
+        case ProgressView() as progress:
+            return progress_document(progress)
+        case LogLine() as line:
+            return line_document(line)
+        case None:
+            return {}
+        case _:
+            assert_never(news.item)
 
 
 async def look_at(driver: JobDriver, job_id: JobId, *, after: int, since: Look | None, at: float) -> Look:

@@ -7,7 +7,7 @@ routes and the command line.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager
 from uuid import UUID
 
@@ -100,7 +100,7 @@ class RunControl:
         await self.jobs.describe(job_id, tenant=tenant)
         return self._streams.follow(job_id, caller=caller, position=position)
 
-    async def follow(self, job_id: JobId, *, pause: Callable[[], Awaitable[None]]) -> AsyncIterator[list[News]]:
+    async def follow(self, job_id: JobId, *, pause: Callable[[], Awaitable[None]]) -> AsyncGenerator[list[News], None]:
         """Follow one job by looking at it again and again, with a `pause` between two looks, until it has ended.
 
         Raises:

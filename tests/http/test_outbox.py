@@ -75,8 +75,8 @@ async def test_a_staged_id_that_is_not_published_yet_says_so(each_api: Api, outb
     assert "staged" not in response.json()["detail"]
 
 
-READINGS = ("", "/attempts", "/result")
-ACTIONS = ("cancel", "retry")
+READINGS = ("", "/attempts", "/result", "/steps", "/timeline", "/logs")
+ACTIONS = ("cancel", "retry", "fork", "release")
 
 
 async def answers_of(api: Api, job_id: JobId) -> list[httpx.Response]:

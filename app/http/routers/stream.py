@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import assert_never
+from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from ...control.changes import News, NewsKind, Position
+from ...control.changes import News, Position, news_document
 from ...control.render import Document
-from ...control.represent import attempt_document, job_document
-from ...control.run_documents import line_document, progress_document, step_document
 from ...control.streams import JobStream
 from ...domain.job import JobId
-from ...domain.snapshot import AttemptView, JobView
-from ...domain.step import LogLine, ProgressView, StepView
 from ..auth import Scope
 from ..caller import Reader
 from ..documents import ELSEWHERE, LAST_EVENT_ID, problems
@@ -61,51 +57,26 @@ async def stream_job(request: Request, job_id: str, services: Services, identity
     wanted = parse_job_id(job_id)
     position = Position.read(request.headers.get("last-event-id", ""))
     joining = await services.runs.stream(wanted, tenant=identity.tenant, caller=identity.name, position=position)
-    shown = _Shown(wanted, root=root_of(request), with_value=identity.may(Scope.PAYLOAD_READ))
-    return EventStream(_opened(joining, shown))
+    encoded = partial(_encoded, wanted, root=root_of(request), with_value=identity.may(Scope.PAYLOAD_READ))
+    return EventStream(_opened(joining, encoded))
 
 
 @contextmanager
-def _opened(joining: AbstractContextManager[JobStream], shown: _Shown) -> Iterator[AsyncGenerator[bytes, None]]:
+def _opened(
+    joining: AbstractContextManager[JobStream], encoded: Callable[[News], bytes]
+) -> Iterator[AsyncGenerator[bytes, None]]:
     with joining as stream:
-        yield _sent(stream, shown)
+        yield _sent(stream, encoded)
 
 
-async def _sent(stream: JobStream, shown: _Shown) -> AsyncGenerator[bytes, None]:
+async def _sent(stream: JobStream, encoded: Callable[[News], bytes]) -> AsyncGenerator[bytes, None]:
     yield RETRY
     async for found in stream.news(KEEP_ALIVE_SECONDS):
-        yield b"".join(map(shown.encode, found)) or KEEP_ALIVE
+        yield b"".join(map(encoded, found)) or KEEP_ALIVE
     if stream.is_stopped:
         yield encode("draining", _DRAINING)
 
 
-class _Shown:
-    """What one caller is shown of a job's news."""
-
-    def __init__(self, job_id: JobId, *, root: str, with_value: bool) -> None:
-        self._job_id = job_id
-        self._root = root
-        self._with_value = with_value
-
-    def encode(self, news: News) -> bytes:
-        """Give a piece of news as an event."""
-        return encode(news.kind.value, self._document(news), number=news.number)
-
-    def _document(self, news: News) -> Document:
-        if news.kind is NewsKind.END:
-            return {"id": self._job_id, "state": news.item.state if isinstance(news.item, JobView) else None}
-        match news.item:
-            case JobView() as view:
-                return job_document(view, with_payload=False, root=self._root)
-            case AttemptView() as attempt:
-                return attempt_document(attempt)
-            case StepView() as step:
-                return step_document(step, with_value=self._with_value)
-            case ProgressView() as progress:
-                return progress_document(progress)
-            case LogLine() as line:
-                return line_document(line)
-            case None:
-                return {}
-            case _:
-                assert_never(news.item)
+def _encoded(job_id: JobId, news: News, *, root: str, with_value: bool) -> bytes:
+    document = news_document(news, job_id, with_value=with_value, root=root)
+    return encode(news.kind.value, document, number=news.number)
