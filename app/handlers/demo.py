@@ -1,4 +1,4 @@
-"""Six jobs to try the service with, and to copy from: a file read, a flaky, a failing, a long, a busy, a durable one.
+"""Seven jobs to try the service with, and to copy from: a file, a flaky, a failing, a long, a busy, two durable ones.
 
 Each runs with an empty payload: POST `{"name": "demo.flaky", "payload": {}}` to `/v1/jobs`. They show the ways to
 write a job: a pydantic model or plain parameters, `async def` or `def`, with or without the `JobContext`. `dev` loads
@@ -12,6 +12,7 @@ import logging
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from secrets import SystemRandom
 from typing import Annotated, BinaryIO
 
 from pydantic import BaseModel, Field
@@ -166,6 +167,37 @@ async def _reserve(order: str) -> datetime:
     """Do what must be done once; on a replay its first answer is given again."""
     _log.info("demo.checkout: order %s is reserved", order)
     return datetime.now(UTC)  # noqa: TID251 - a step records the moment it was made
+
+
+class Parcel(BaseModel):
+    """A parcel that was packed."""
+
+    number: str = Field(description="Drawn once; however often the job is started, it is this one.")
+    packed_in_seconds: float
+    started: int = Field(description="How often this job was started, interruptions included.")
+
+
+@job("demo.parcel", step_timeout=timedelta(minutes=10))
+async def parcel(ctx: JobContext, seconds: Annotated[int, Field(ge=1, le=300)] = 20) -> Parcel:
+    """Draw a number at random, then pack for twenty seconds: stop the worker meanwhile, and the number stays.
+
+    Told to stop by a deploy it is interrupted in its second step. The next start gets the first from the record.
+    """
+    number = await ctx.step.run("number", _draw)
+    await ctx.step.run("pack", _pack, ctx, seconds)
+    return Parcel(number=number, packed_in_seconds=seconds, started=ctx.claim_no)
+
+
+async def _draw() -> str:
+    return f"{SystemRandom().randrange(10**9):09d}"
+
+
+async def _pack(ctx: JobContext, seconds: int) -> None:
+    pieces = int(timedelta(seconds=seconds) / _PIECE)
+    for piece in range(1, pieces + 1):
+        ctx.signal.raise_if_aborted()
+        await asyncio.sleep(_PIECE.total_seconds())
+        ctx.progress(piece / pieces, f"packed {piece} of {pieces}")
 
 
 class Primes(BaseModel):

@@ -23,7 +23,9 @@ ANSWERS_SECONDS = 60.0  # from nothing
 AGAIN_SECONDS = 15.0
 DRAIN_SECONDS = 25.0
 
-DEMO = {"demo.count_lines", "demo.flaky", "demo.failing", "demo.long", "demo.primes"}
+DEMO = {
+    *("demo.checkout", "demo.count_lines", "demo.flaky", "demo.failing", "demo.long", "demo.parcel", "demo.primes"),
+}
 
 
 @pytest.fixture

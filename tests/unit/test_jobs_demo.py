@@ -21,7 +21,9 @@ from app.steps.suspension import Suspension
 from tests.unit.jobs_fakes import FakeSignal, context
 from tests.unit.steps_fakes import FakeRun
 
-NAMES = {"demo.checkout", "demo.count_lines", "demo.flaky", "demo.failing", "demo.long", "demo.primes"}
+NAMES = {
+    *("demo.checkout", "demo.count_lines", "demo.flaky", "demo.failing", "demo.long", "demo.parcel", "demo.primes"),
+}
 
 
 def _handle(name: str) -> JobHandle[Any, Any]:
@@ -138,3 +140,22 @@ async def test_checkout_reserves_once_sleeps_and_takes_its_approval() -> None:
     done = await run.attempt(body)
     assert (done.approved_by, done.attempts, run.recorder.replayed) == ("ann", 3, 3)
     assert said[-1] == "approved"
+
+
+async def test_parcel_draws_its_number_once_however_often_it_is_told_to_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, rest = FakeRun(), asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda _seconds: rest(0))
+    signals = iter([FakeSignal(looks=3), FakeSignal()])
+
+    def body(step: Steps) -> Any:
+        ctx = SimpleNamespace(step=step, progress=lambda *_: None, signal=next(signals), claim_no=run.claim_no)
+        return demo.parcel(cast("JobContext", ctx), 1)
+
+    with pytest.raises(Aborted):
+        await run.attempt(body)
+    (drawn,) = run.steps.values()
+    done = await run.attempt(body)
+    assert drawn.value == f'"{done.number}"'
+    assert (done.packed_in_seconds, done.started, run.recorder.replayed) == (1, 2, 1)
