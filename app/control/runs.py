@@ -95,7 +95,7 @@ class RunControl:
 
         Raises:
             JobNotFound: there is none to be seen.
-            RateLimited, Draining: when the context is entered.
+            RateLimited: when the context is entered.
         """
         await self.jobs.describe(job_id, tenant=tenant)
         return self._streams.follow(job_id, caller=caller, position=position)

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from ..domain.errors import Draining, OutlastError, RateLimited
+from ..domain.errors import OutlastError, RateLimited
 from ..domain.job import JobId
 from ..drivers.protocol import JobDriver, Wake
 from .changes import Follower, Look, News, Position, look_at
@@ -60,7 +60,7 @@ class JobStreams:
             self._someone_follows.clear()
 
     def stop(self) -> None:
-        """End every stream now and begin no new one: the process drains."""
+        """End every stream now, and new ones at once: the process drains."""
         self._is_closing = True
         self._someone_follows.set()
         self._look.set()
@@ -75,12 +75,15 @@ class JobStreams:
     def follow(self, job_id: JobId, *, caller: str, position: Position | None = None) -> Iterator[JobStream]:
         """Follow a job while the context is open, from a position on that the caller has come to before.
 
+        While the process drains a stream is over at once: its reader comes back, until another process answers.
+
         Raises:
             RateLimited: too many streams are open here, or of this caller.
-            Draining: the process goes away.
         """
         self._admit(caller)
         stream = JobStream(caller, position)
+        if self._is_closing:
+            stream.stop()
         self._streams.setdefault(job_id, []).append(stream)
         self._someone_follows.set()
         self._look.set()
@@ -133,8 +136,6 @@ class JobStreams:
     # --- who follows --------------------------------------------------------------------------------------------------
 
     def _admit(self, caller: str) -> None:
-        if self._is_closing:
-            raise Draining("this process goes away", fix="connect again; another process answers")
         if self.count >= self._most:
             raise RateLimited(
                 f"{self._most} streams are open in this process",

@@ -23,6 +23,13 @@ KEEP_ALIVE_SECONDS = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
 RETRY = b"retry: 2000\n\n"  # milliseconds
 _SEND_SECONDS = 30.0
+_HEADERS = {
+    # A proxy that buffers would hold events back, and so would one that compresses.
+    "X-Accel-Buffering": "no",
+    "Cache-Control": "no-store, no-transform",
+    # Who comes back after a drain has to find another process, which a connection that is kept would not.
+    "Connection": "close",
+}
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -40,8 +47,7 @@ class EventStream(StreamingResponse):
     media_type = MEDIA_TYPE
 
     def __init__(self, opening: AbstractContextManager[AsyncGenerator[bytes, None]]) -> None:
-        # Proxies that buffer would hold events back, and so would one that compresses.
-        super().__init__((), headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"})
+        super().__init__((), headers=_HEADERS)
         self._opening = opening
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
