@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from ..domain.snapshot import AttemptView, JobView
+from ..domain.step import ProgressView
 from .report import say
 
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
@@ -66,6 +67,7 @@ def print_job(view: JobView) -> None:
         ("started", time_of(view.started_at)),
         ("finished", time_of(view.finished_at)),
         ("key", view.key),
+        ("progress", None if view.progress is None else progress_text(view.progress)),
         ("payload", view.payload),
         ("result", view.result),
         ("error", f"{view.error.type}: {view.error.message}" if view.error else None),
@@ -73,6 +75,11 @@ def print_job(view: JobView) -> None:
     for label, value in facts:
         if value not in (None, ""):
             print(f"{label:<11}{safe(str(value))}")
+
+
+def progress_text(progress: ProgressView) -> str:
+    """Give how far a run says it has come."""
+    return f"{progress.value:.0%}" + (f": {progress.message}" if progress.message else "")
 
 
 def print_attempts(attempts: Sequence[AttemptView]) -> None:

@@ -15,7 +15,7 @@ from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import State
 from ..domain.step import LogLine, ProgressView, StepView
 from .jobs import job_id_of, show_job
-from .jobs_print import safe, time_of
+from .jobs_print import progress_text, safe, time_of
 from .report import FAILURE, TIMED_OUT, say
 from .store import with_runs
 
@@ -140,7 +140,7 @@ def _said(news: News) -> str | None:
         case LogLine() as line:
             return f"log {line.message}"
         case ProgressView() as progress:
-            return f"progress {progress.value:.0%}" + (f": {progress.message}" if progress.message else "")
+            return f"progress {progress_text(progress)}"
         case _:
             return "ended: deleted"
 

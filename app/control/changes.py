@@ -108,7 +108,7 @@ class Follower:
         self._seen: dict[int, float] = {}
         self._after = 0
         self._state: tuple[str, ...] | None = None
-        self._progress: ProgressView | None = None
+        self._progress: tuple[float, str | None] | None = None
         self.has_ended = False
 
     @property
@@ -130,9 +130,7 @@ class Follower:
         if look.run is not None:
             yield from self._recorded(look.run, look.at)
         yield from self._attempts(look.attempts)
-        if look.view.progress not in (None, self._progress):
-            self._progress = look.view.progress
-            yield self._tell(NewsKind.PROGRESS, look.view.progress)
+        yield from self._progress_of(look.view.progress)
         if not is_first:
             yield from self._state_of(look.view)
         if look.view.state in TERMINAL:
@@ -143,6 +141,13 @@ class Follower:
         if state != self._state:
             self._state = state
             yield self._tell(NewsKind.STATE, view)
+
+    def _progress_of(self, progress: ProgressView | None) -> Iterator[News]:
+        # A body that is replayed says again what it has said before.
+        said = None if progress is None else (progress.value, progress.message)
+        if said not in (None, self._progress):
+            self._progress = said
+            yield self._tell(NewsKind.PROGRESS, progress)
 
     def _recorded(self, run: RunView, at: float) -> Iterator[News]:
         rows: list[StepView | LogLine] = [*run.history.steps, *run.lines]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -120,6 +120,15 @@ def test_who_comes_back_is_told_of_a_step_that_came_late() -> None:
 def test_who_comes_back_to_a_new_run_is_told_of_its_steps_alone() -> None:
     last = Follower().news(look(1, 2, 3))[-1]
     assert told(Follower(Position.read(str(last.number))).news(look(9))) == ["state", "9"]
+
+
+def test_progress_that_is_said_again_is_no_news() -> None:
+    follower = Follower()
+    half = ProgressView(value=0.5, message="half", at=NOW)
+    assert told(follower.news(look(view=replace(JOB, progress=half)))) == ["state", "progress"]
+    again = replace(half, at=NOW + timedelta(seconds=1))
+    assert told(follower.news(look(view=replace(JOB, progress=again)))) == []
+    assert told(follower.news(look(view=replace(JOB, progress=replace(again, message="more"))))) == ["progress"]
 
 
 def test_a_job_that_is_gone_ends() -> None:
