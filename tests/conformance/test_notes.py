@@ -147,3 +147,20 @@ async def test_lines_are_counted_over_calls(env: DriverEnv) -> None:
     await env.driver.note([NewNotes(held.token, lines=("too much",))])
     kept = [line.message for line in await lines(env, held.token.job_id)]
     assert kept == [*first, "last", LINES_DROPPED]
+
+
+async def test_a_run_is_read_on_from_a_number(env: DriverEnv) -> None:
+    held = await env.running()
+    await record(env, held.token, "load")
+    assert await env.driver.note([NewNotes(held.token, lines=("one",), progress=(0.5, None))]) == 1
+    await record(env, held.token, "charge")
+    assert await env.driver.note([NewNotes(held.token, lines=("two",))]) == 1
+    whole = await env.driver.run(held.token.job_id)
+    assert whole is not None
+    load, charge = whole.history.steps
+    one, two = whole.lines
+    assert [load.seq, one.seq, charge.seq, two.seq] == sorted({load.seq, one.seq, charge.seq, two.seq})
+    for after, steps, kept in ((0, (load, charge), (one, two)), (one.seq, (charge,), (two,)), (two.seq, (), ())):
+        rest = await env.driver.run(held.token.job_id, after=after)
+        assert rest is not None
+        assert (rest.history.steps, rest.lines, rest.progress) == (steps, kept, whole.progress)
