@@ -123,7 +123,7 @@ def _print_news(news: News, job_id: JobId, *, as_json: bool) -> None:
         data = news_document(news, job_id, with_value=True)
         _write(render({"event": news.kind, "id": str(news.number), "data": data}).decode())
     elif (line := _said(news)) is not None:
-        _write(safe(line))
+        _write(safe(line).replace("\n", "\\n"))
 
 
 def _said(news: News) -> str | None:

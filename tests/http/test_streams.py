@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -272,3 +273,36 @@ async def test_a_stream_of_another_tenants_job_is_not_found(locked: Api) -> None
         response = await client.get(f"/v1/jobs/{other}/events", headers={"Authorization": f"Bearer {KEY}"})
         assert code_of(response) == (404, "JOB_NOT_FOUND")
         assert code_of(await client.get(f"/v1/jobs/{other}/events")) == (401, "UNAUTHENTICATED")
+
+
+async def test_a_reader_that_takes_nothing_is_let_go(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.http.event_stream._SEND_SECONDS", 0.2)
+    job = await api.post()
+    large = f'"{"x" * 1_000_000}"'
+    await record(api, await api.claim(), *(step(f"step {number}", number, value=large) for number in range(30)))
+    async with api.served() as (host, port):
+        with socket.create_connection((host, port), timeout=5) as client:
+            client.sendall(f"GET {job['links']['events']} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            await _until(lambda: api.streams.count == 1)
+            await _until(lambda: api.streams.count == 0)
+        assert "request.failed" not in api.probe.names()
+
+
+async def test_nobody_who_follows_costs_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[JobId] = []
+
+    async def describe(self: MemoryDriver, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        looks.append(job_id)
+        return None
+
+    monkeypatch.setattr(MemoryDriver, "describe", describe)
+    streams = JobStreams(api.env.driver, poll_seconds=0.001)
+    async with asyncio.TaskGroup() as group:
+        runner = group.create_task(streams.run())
+        streams.on_wake(Wake.READY)
+        await asyncio.sleep(0.05)
+        assert looks == []
+        with streams.follow(await api.env.enqueue(), caller="a"):
+            await _until(lambda: looks != [])
+        streams.stop()
+        await runner

@@ -72,7 +72,12 @@ def _opened(
 async def _sent(stream: JobStream, encoded: Callable[[News], bytes]) -> AsyncGenerator[bytes, None]:
     yield RETRY
     async for found in stream.news(KEEP_ALIVE_SECONDS):
-        yield b"".join(map(encoded, found)) or KEEP_ALIVE
+        if not found:
+            yield KEEP_ALIVE
+        for one in found:  # one by one: what is sent is taken before more is made
+            if stream.is_stopped:
+                break  # whoever comes back gets the rest
+            yield encoded(one)
     if stream.is_stopped:
         yield encode("draining", _DRAINING)
 
