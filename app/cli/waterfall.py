@@ -76,7 +76,7 @@ def _indent(span: Span) -> str:
 def _what(span: Span) -> str:
     match span.kind.value:
         case "queue":
-            return "in the queue"
+            return "held" if span.name == "held" else "in the queue"
         case "attempt":
             return _attempt(span)
         case "wait":

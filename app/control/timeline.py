@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from ..domain.job import JobId
+from ..domain.ledger import CAUSE_HELD
 from ..domain.outcome import ErrorInfo, OutcomeKind
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import State
@@ -24,7 +25,9 @@ from .run_documents import between_ms
 MOST_SPANS = 2_000
 # A body of these ran; the others were waited for.
 _RAN = frozenset({StepKind.RUN, StepKind.TRANSACTION})
-_WAITING = frozenset({State.DELAYED, State.READY})
+_WAITING = frozenset({State.DELAYED, State.READY, State.HELD})
+_QUEUE = "queue"
+_HELD = "held"  # when it was released is not kept: what follows in the queue is a part of it
 
 
 class SpanKind(StrEnum):
@@ -172,12 +175,14 @@ def _queued(view: JobView, ran: Sequence[Span], steps: Sequence[StepView]) -> It
     since: datetime | None = view.created_at if view.run_at is None else max(view.created_at, view.run_at)
     if ran and since is not None and since > ran[0].started_at:
         since = view.created_at  # `run_at` is that of a later start
+    name = _QUEUE
     for attempt in ran:
         if since is not None and attempt.started_at >= since:
-            yield _queue(since, attempt.started_at, attempt.claim_no)
+            yield _queue(since, attempt.started_at, attempt.claim_no, name)
         since = attempt.ended_at if attempt.outcome is not OutcomeKind.SUSPENDED else _woken(attempt, steps)
+        name = _HELD if attempt.cause == CAUSE_HELD else _QUEUE
     if since is not None and view.state in _WAITING:
-        yield _queue(since, None, None)
+        yield _queue(since, None, None, name)
 
 
 def _woken(attempt: Span, steps: Sequence[StepView]) -> datetime | None:
@@ -186,8 +191,8 @@ def _woken(attempt: Span, steps: Sequence[StepView]) -> datetime | None:
     return min(ends, default=None)
 
 
-def _queue(since: datetime, until: datetime | None, claim_no: int | None) -> Span:
-    return Span(kind=SpanKind.QUEUE, name="queue", started_at=since, ended_at=until, claim_no=claim_no)
+def _queue(since: datetime, until: datetime | None, claim_no: int | None, name: str) -> Span:
+    return Span(kind=SpanKind.QUEUE, name=name, started_at=since, ended_at=until, claim_no=claim_no)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------

@@ -271,6 +271,9 @@ async def test_a_held_job_says_why_and_is_released(each_api: Api) -> None:
     assert (await api.client.get(job["links"]["result"])).status_code == 202
     resume = await api.client.post(f"/v1/jobs/{job['id']}/retry")
     assert (code_of(resume), resume.json()["state"]) == ((409, "JOB_STATE_CONFLICT"), "held")
+    spans = (await api.client.get(job["links"]["timeline"])).json()["spans"]
+    (held,) = [span for span in spans if span["name"] == "held"]
+    assert (held["kind"], held["ended_at"]) == ("queue", None)
     released = await api.client.post(f"/v1/jobs/{job['id']}/release")
     assert (released.status_code, released.json()["state"]) == (200, "ready")
     again = await api.client.post(f"/v1/jobs/{job['id']}/release")
