@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OPEN = timedelta(seconds=5)
+OPEN = timedelta(seconds=5)
 
 
 def with_fleet(db: str | None, verb: Callable[[FleetControl], Awaitable[T]]) -> T:
@@ -71,9 +71,9 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
     driver = build_driver(settings)
     outbox = build_outbox(settings, driver)
     try:
-        await open_driver(driver, within=_OPEN)
+        await open_driver(driver, within=OPEN)
         if outbox is not None:
-            await open_driver(outbox, within=_OPEN)
+            await open_driver(outbox, within=OPEN)
         return await verb(OutboxControl(outbox))
     finally:
         if outbox is not None:
@@ -110,7 +110,7 @@ async def _with_driver(settings: Settings, verb: Callable[[JobDriver], Awaitable
 
     driver = build_driver(settings)
     try:
-        await open_driver(driver, within=_OPEN)
+        await open_driver(driver, within=OPEN)
         return await verb(driver)
     finally:
         await close_driver(driver)

@@ -7,7 +7,7 @@ body ended: a suspension or a divergence stands, whatever the body made of the e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -91,6 +91,11 @@ class Recorder:
     def has_waits(self) -> bool:
         """Say whether the store holds waits of this run."""
         return self._history is not None and bool(self._history.waits)
+
+    @property
+    def asked(self) -> Mapping[str, Place]:
+        """Give what was asked for in this attempt by name, and where."""
+        return self._asked
 
     @property
     def forgets(self) -> tuple[str, ...]:
