@@ -97,7 +97,8 @@ async def _call(
         async with scope:
             value = await cast("Awaitable[object]", handle.body(*args, **kwargs))
             await recorder.finish()
-        replayed.result = encode_result(handle, value, max_bytes=options.result_max_bytes)
+        if not recorder.main.is_suspended:  # else the body has swallowed what ended it
+            replayed.result = encode_result(handle, value, max_bytes=options.result_max_bytes)
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
