@@ -70,7 +70,8 @@ def print_sum(check: Check) -> None:
     counts = check.counts
     counted = ", ".join(f"{counts[verdict]:,} {words}" for verdict, words in said.items() if counts[verdict])
     sys.stdout.flush()
-    say(f"{counts.total():,} runs: {counted}" if counted else "no runs")
+    runs = "run" if counts.total() == 1 else "runs"
+    say(f"{counts.total():,} {runs}: {counted}" if counted else "no runs")
     if check.unknown:
         say(f"not in this code: {', '.join(sorted(check.unknown))}")
     if check.partly:

@@ -68,6 +68,7 @@ def trace_of(line: bytes, *, number: int) -> Trace:
         RequestInvalid: it is no trace, or of a format that this release does not read.
     """
     try:
+        _refuse_other_formats(_Head.model_validate_json(line).trace, number)
         read = _Line.model_validate_json(line)
         texts = members(line.decode())
         values = [members(each).get("value") for each in elements(texts.get("steps", "[]"))]
@@ -75,11 +76,6 @@ def trace_of(line: bytes, *, number: int) -> Trace:
         raise RequestInvalid(
             f"line {number} is no trace of a run: {_first(exc)}", fix="write the file with `outlast jobs traces`"
         ) from exc
-    if read.trace != FORMAT:
-        raise RequestInvalid(
-            f"line {number} is a trace of format {read.trace}, and this release reads {FORMAT}",
-            fix="write the file with the release that checks it, or check with the release that wrote it",
-        )
     return Trace(
         job=_job(read, texts),
         history=RunHistory(
@@ -210,10 +206,13 @@ class _Wait(_Part):
         )
 
 
+class _Head(BaseModel):
+    trace: int
+
+
 class _Line(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    trace: int
     job_id: UUID
     run_id: UUID
     name: str
@@ -237,6 +236,15 @@ class _Line(BaseModel):
     payload: Any
     steps: tuple[_Step, ...]
     waits: tuple[_Wait, ...]
+
+
+def _refuse_other_formats(number_of_format: int, number: int) -> None:
+    """Refuse before anything else is read: another format may have none of the rest."""
+    if number_of_format != FORMAT:
+        raise RequestInvalid(
+            f"line {number} is a trace of format {number_of_format}, and this release reads {FORMAT}",
+            fix="write the file with the release that checks it, or check with the release that wrote it",
+        )
 
 
 def _job(read: _Line, texts: dict[str, str]) -> JobView:

@@ -28,12 +28,15 @@ FAST = replace(QUICK, lease=timedelta(seconds=2), heartbeat=timedelta(millisecon
 
 
 @asynccontextmanager
-async def at(url: str, *handles: JobHandle[Any, Any], version: str = "1.0.0") -> AsyncIterator[Bench]:
+async def at(
+    url: str, *handles: JobHandle[Any, Any], version: str = "1.0.0", concurrency: int = 10
+) -> AsyncIterator[Bench]:
     from app.drivers.postgres.database import create_engine  # noqa: PLC0415 - only when PostgreSQL is asked for
     from app.drivers.postgres.driver import PostgresDriver  # noqa: PLC0415 - same
 
     engine = create_engine(url, pool_size=5)
-    bench = Bench(handles, driver=PostgresDriver(engine), options=replace(FAST, code_version=version))
+    options = replace(FAST, code_version=version, concurrency=concurrency)
+    bench = Bench(handles, driver=PostgresDriver(engine), options=options)
     await bench.driver.open()
     await bench.worker.start()
     try:
