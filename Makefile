@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer, make and pip; everything else is put into .venv.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help dev test pooled check fix soak mutants bench openapi lock
+.PHONY: help dev test pooled check fix soak mutants golden bench openapi lock
 
 ARGS ?=
 # The PostgreSQL the tests run on: 18 comes with the development dependencies, 15 is the system's own.
@@ -40,6 +40,9 @@ soak: $(VENV)/.ok ## run the long tests: many seeds, minutes of load
 
 mutants: $(VENV)/.ok ## change the driver's statements on purpose and name the changes no test notices
 	@exec $(BIN)/python -m tests.mutants $(ARGS)
+
+golden: $(VENV)/.ok ## write the traces of a new version that every later one has to replay
+	@exec $(BIN)/python -m tests.golden $(ARGS)
 
 bench: $(VENV)/.ok ## measure the figures beside the bare statements (ARGS="drain enqueue", --write for the page)
 	@exec $(BIN)/python -m benchmarks $(ARGS)
