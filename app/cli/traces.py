@@ -68,6 +68,9 @@ def check(
     tenant: _Tenant = None,
     limit: Annotated[float, typer.Option(help="Seconds that the replay of one run may take.", min=0.1)] = 5.0,
     strict: Annotated[bool, typer.Option("--strict", help="Also fail for runs of job types this code lacks.")] = False,
+    allow_unchecked: Annotated[
+        bool, typer.Option("--allow-unchecked", help="Name runs that could not be checked, and do not fail for them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Replay what is recorded of runs against the code at hand; exit code 1 if it would not go on with one of them."""
@@ -83,14 +86,15 @@ def check(
         raise RequestInvalid(
             "there are no job types to check", fix="name their modules: --jobs app.mail,app.billing, or OUTLAST_JOBS"
         )
-    failed = FAILED | {Verdict.UNKNOWN} if strict else FAILED
+    named = FAILED | {Verdict.UNKNOWN} if strict else FAILED
+    failed = named - {Verdict.UNCHECKED} if allow_unchecked else named
     checks = Check(registry, ReplayOptions(seconds=limit, result_max_bytes=settings.result_max_bytes))
     query, progress, findings = _query(state, name, queue, tenant), Progress("checked"), []
     with _stored(settings, query) if "://" in against else _filed(against, query) as found:
         for trace in found:
             finding = checks.check(trace)
             progress.count()
-            if finding.verdict not in failed:
+            if finding.verdict not in named:
                 continue
             if as_json:
                 findings.append(document_of(finding))

@@ -72,14 +72,15 @@ def replay(handle: JobHandle[Any, Any], trace: Trace, options: ReplayOptions) ->
 
 
 async def _replay(replayed: Replayed, handle: JobHandle[Any, Any], trace: Trace, options: ReplayOptions) -> None:
-    now = wall_clock()
+    loop, now = asyncio.get_running_loop(), wall_clock()
+    loop.set_exception_handler(lambda *_: None)  # what a replay cuts off has nothing to say
     with ThreadPoolExecutor(1) as pool:  # for steps that are not recorded, which are never called: it starts no thread
         wall, job = Wall(), trace.claimed(now)
         tools = Tools(
             store=cast("RunStore", RecordedRun(trace.history, replayed.refusals)),
             pool=pool,
             values=Values(max_bytes=options.result_max_bytes),
-            monotonic=asyncio.get_running_loop().time,
+            monotonic=loop.time,
         )
         recorder = Recorder(tools, job, signal=wall, task=asyncio.current_task(), store_now=lambda: now)
         wall.recorder = replayed.recorder = recorder

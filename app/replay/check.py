@@ -85,6 +85,9 @@ class Check:
             parse_payload(handle.name, handle.signature, trace.job.payload or "null")
         except PayloadInvalid as refused:
             return Finding(trace=trace, verdict=Verdict.REFUSED, message=refused.cause)
+        except Exception as error:  # noqa: BLE001 - validators are the author's code
+            message = f"the payload model raised {type(error).__name__}: {error}"
+            return Finding(trace=trace, verdict=Verdict.UNCHECKED, message=message)
         if handle.is_sync or not trace.records:
             return Finding(trace=trace, verdict=Verdict.FITS)
         return _judged(handle, trace, replay(handle, trace, self._options))

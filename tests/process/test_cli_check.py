@@ -86,6 +86,20 @@ def test_runs_of_types_that_the_code_lacks_fail_a_strict_check(outlast: Outlast,
     assert "other.job (ready)\n  this code has no such job type" in ran.out
 
 
+def test_runs_that_cannot_be_checked_fail_unless_that_is_allowed(
+    outlast: Outlast, runs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connects(_ctx: object) -> None:
+        raise ConnectionError("no shop")
+
+    monkeypatch.setattr(jobs_ship, "pack", connects)
+    monkeypatch.setattr("app.steps.values.Values.adapter_of", lambda *_: connects(None))
+    ran = outlast("jobs", "check", "--against", runs, "--jobs", OLD, code=1)
+    assert ran.out.count("the body raised ConnectionError: no shop") == 2
+    again = outlast("jobs", "check", "--against", runs, "--jobs", OLD, "--allow-unchecked")
+    assert again.out == ran.out
+
+
 def test_a_filter_leaves_runs_out(outlast: Outlast, runs: str, tmp_path: Path) -> None:
     for kind in ("database", "file"):
         against = _against(outlast, runs, tmp_path, kind)

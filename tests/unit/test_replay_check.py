@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from app.domain.errors import ChildFailed
 from app.domain.job import Counters
@@ -175,6 +175,23 @@ def test_a_payload_that_the_model_refuses_is_named_without_its_values() -> None:
     assert finding.verdict is Verdict.REFUSED
     assert "/number" in finding.message
     assert "secret" not in finding.message
+
+
+class Odd(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def _look_up(cls, value: int) -> int:
+        return {1: 1}[value]
+
+
+def test_a_model_that_fails_to_say_leaves_the_run_unchecked() -> None:
+    @job(NAME)
+    async def body(payload: Odd) -> None: ...
+
+    finding = found(trace(payload='{"number": 7}'), body)
+    assert (finding.verdict, finding.message) == (Verdict.UNCHECKED, "the payload model raised KeyError: 7")
 
 
 @pytest.mark.parametrize("payload", ['{"number": 7}', '{"number":  7 }'])
