@@ -88,7 +88,7 @@ def test_a_body_without_a_context_never_asks_for_what_is_recorded() -> None:
     assert found(PACKED, emptied).step == "pack"
 
 
-def test_branches_put_in_front_leave_the_record_behind() -> None:
+def test_branches_put_in_front_are_named_with_what_is_recorded_there() -> None:
     @job(NAME)
     async def branched(ctx: JobContext) -> None:
         await ctx.step.gather(ctx.step.run("weigh", pack), ctx.step.run("label", pack))
@@ -96,7 +96,32 @@ def test_branches_put_in_front_leave_the_record_behind() -> None:
 
     finding = found(PACKED, branched)
     assert (finding.verdict, finding.step) == (Verdict.HELD, "pack")
-    assert "without having asked for run step 'pack', number 0" in finding.message
+    assert "asks for 2 branches as number 0, where run step 'pack', number 0, is recorded" in finding.message
+
+
+def test_a_step_put_in_front_of_branches_leaves_their_record_behind() -> None:
+    @job(NAME)
+    async def changed(ctx: JobContext) -> None:
+        await ctx.step.run("weigh", pack)
+        await ctx.step.gather(ctx.step.run("a", pack))
+
+    finding = found(trace(step("a", 0, '"x"', branch="0.0")), changed)
+    assert (finding.verdict, finding.step) == (Verdict.HELD, "a")
+
+
+def test_a_branch_that_fails_leaves_its_record_behind_when_the_body_goes_on() -> None:
+    async def breaks(ctx: JobContext) -> None:
+        raise ValueError("no shop")
+
+    @job(NAME)
+    async def goes_on(ctx: JobContext) -> None:
+        with contextlib.suppress(ValueError):
+            await ctx.step.gather(breaks(ctx))
+        await ctx.step.run("new", pack)
+
+    finding = found(trace(step("old", 0, '"x"', branch="0.0")), goes_on)
+    assert (finding.verdict, finding.step, finding.asked) == (Verdict.HELD, "old", "new")
+    assert "asks for 'new' without having asked for run step 'old', number 0 of branch 0.0" in finding.message
 
 
 def test_a_step_added_after_all_that_is_recorded_fits() -> None:
