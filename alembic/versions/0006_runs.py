@@ -47,7 +47,7 @@ STATEMENTS = (
       run_id uuid not null, {PLACED}, seq bigint not null default nextval('outlast.history_seq'), value text,
       claim_no int not null, code_version text not null, {instant("started_at")}, {instant("ended_at", NOW)},
       event_seq bigint, child_id uuid, primary key (run_id, name))""",
-    # `awaited`: the suspension at hand named it, so that its end wakes the job.
+    # `awaited`: the suspension at hand named it. A failed child wakes the run only then, or it would do so for ever.
     f"""create table outlast.wait(
       job_id uuid not null, {PLACED}, {instant("began_at", NOW)}, {instant("due_at", "")}, tenant text, event text,
       event_key text, child_id uuid, code_version text not null, awaited boolean not null default true,

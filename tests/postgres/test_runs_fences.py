@@ -12,7 +12,19 @@ from app.domain.outcome import DeadLettered, SettleAnswer, Suspended
 from app.domain.state import DeadReason, State
 from app.domain.step import NewNotes
 from app.drivers.postgres.waits import wake_parents
-from tests.conformance.runs import HOUR, MINUTE, a_sleep, a_step, called, enlist, state_of, steps, suspended, the_wait
+from tests.conformance.runs import (
+    HOUR,
+    MINUTE,
+    a_sleep,
+    a_step,
+    called,
+    die,
+    enlist,
+    state_of,
+    steps,
+    suspended,
+    the_wait,
+)
 from tests.conformance.versions import diverged
 from tests.support.drivers import ERROR, PostgresEnv, postgres_env
 
@@ -72,6 +84,19 @@ async def test_a_child_that_lives_again_by_the_time_its_end_is_told_wakes_nobody
     parent, child = await called(store, worker)
     await store.close_attempt(child.token, DeadLettered(error=ERROR, reason=DeadReason.TERMINAL))  # not told
     await store.driver.retry(child.token.job_id)
+    driver: Any = store.driver
+    assert await wake_parents(driver._db, [child.token.job_id]) == 0
+    assert await state_of(store, parent.token.job_id) is State.SUSPENDED
+
+
+async def test_a_run_is_told_of_a_failed_child_once(store: PostgresEnv) -> None:
+    """It goes on to other things; that the child fails again after a retry is nothing to it."""
+    worker = await enlist(store)
+    parent, child = await called(store, worker)
+    await die(store, child)
+    again = await store.claim_one(worker)
+    assert again.token.job_id == parent.token.job_id
+    await store.close_attempt(again.token, Suspended(waits=(a_sleep(number=1),)))
     driver: Any = store.driver
     assert await wake_parents(driver._db, [child.token.job_id]) == 0
     assert await state_of(store, parent.token.job_id) is State.SUSPENDED

@@ -3,7 +3,8 @@
 A fragment of SQL for statements that have a CTE `over`: wait rows their transaction has locked before, each with its
 `ctid`, `value`, `event_seq` and whether it `is_kept` (a call whose child failed: it stays, and no step is recorded). A
 statement that locked and moved at once would move by a snapshot from before what it waited for. Suspended rows are
-locked in the order of their ids. Used by the verbs that wake runs.
+locked in the order of their ids. A run is told of a failed child once: not again while it waits for other things
+alone. Used by the verbs that wake runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ tok as materialized (
   where s.job_id = any(array(select o.job_id from over o)) order by s.job_id for update),
 woken as (
   delete from outlast.suspended s
-  where s.job_id = any(array(select o.job_id from over o where o.awaited))
+  where s.job_id = any(array(select o.job_id from over o where o.awaited or not o.is_kept))
     and s.job_id = any(array(select t.job_id from tok t)) returning s.*),
 rdy as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
