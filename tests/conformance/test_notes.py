@@ -164,3 +164,13 @@ async def test_a_run_is_read_on_from_a_number(env: DriverEnv) -> None:
         rest = await env.driver.run(held.token.job_id, after=after)
         assert rest is not None
         assert (rest.history.steps, rest.lines, rest.progress) == (steps, kept, whole.progress)
+async def test_what_an_older_claim_said_beside_the_next_one_is_dropped(env: DriverEnv) -> None:
+    """A worker sends together what its runs said, and may hold a job again that it had lost."""
+    held = await env.running(await env.register())
+    await env.driver.release((held.token,), cause="test")
+    again = await env.claim_one(held.token.worker_id)
+    notes = [NewNotes(held.token, ("older",), (0.9, None)), NewNotes(again.token, ("newer",))]
+    assert await env.driver.note(notes) == 1
+    run = await env.driver.run(held.token.job_id)
+    assert run is not None
+    assert ([line.message for line in run.lines], run.progress) == (["newer"], None)

@@ -2,7 +2,7 @@
 
 Each file's mutants are judged by the tests named with it, the likeliest to notice first. Here are the statements of a
 job's way through a worker and the low-water mark; `catalogue_beside` has the others,
-`catalogue_outbox` those of the outbox.
+`catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps.
 """
 
 from __future__ import annotations

@@ -58,7 +58,10 @@ RETRY = Target(
         _RACES + "cancel.py",
     ),
     (
-        Mutant("tenant", _TENANT, _ANY_TENANT),
+        Mutant("tenant", _TENANT + ")\n    and f.state", _ANY_TENANT + ")\n    and f.state"),
+        Mutant("held: tenant", _TENANT + ")\n  returning job_id", _ANY_TENANT + ")\n  returning job_id"),
+        Mutant("cut back: tenant", _TENANT + "),\nf as", _ANY_TENANT + "),\nf as"),
+        Mutant("cut back: from the step on", "and seq >= coalesce($2::bigint, 0)", "and seq > coalesce($2::bigint, 0)"),
         Mutant("state", "\n    and f.state in ({DEAD}, {CANCELLED}) for update", " for update"),
         Mutant(
             "locks what it retries", "f.state in ({DEAD}, {CANCELLED}) for update", "f.state in ({DEAD}, {CANCELLED})"
@@ -71,7 +74,16 @@ RETRY = Target(
             "k.ended",
         ),
         Mutant("key won", "select id from e where key_hash is null union all", "select id from e union all"),
-        Mutant("an envelope only when it changes", " and (run_at is not null or deadline_at is not null)"),
+        Mutant(
+            "an envelope only when it changes",
+            "from d)) and (run_at is not null or deadline_at is not null)",
+            "from d))",
+        ),
+        Mutant(
+            "held: an envelope only when it changes",
+            "from h)) and (run_at is not null or deadline_at is not null)",
+            "from h))",
+        ),
         Mutant("why not: tenant", "and ($2::text is null or e.tenant = $2)", "and ($2::text is null or true)"),
         Mutant("why not: another's key", "k.hash = e.key_hash and k.job_id <> e.id", "k.hash = e.key_hash"),
         Mutant("why not: key still held", "\n    and (not k.ended or k.expires_at > outlast.clock())"),
@@ -106,11 +118,20 @@ EXPIRE = Target(
             "outlast.waiting t where t.job_id = e.id and {_FITS} for update skip locked",
             "outlast.waiting t where t.job_id = e.id and {_FITS} for update",
         ),
-        Mutant("held: deadline only", "t.job_id = e.id and e.deadline_at is not null", "t.job_id = e.id"),
+        Mutant(
+            "held: deadline only",
+            "held t where t.job_id = e.id and e.deadline_at is not null",
+            "held t where t.job_id = e.id",
+        ),
         Mutant(
             "held: passes over a cancel",
-            "e.deadline_at is not null for update skip locked",
-            "e.deadline_at is not null for update",
+            "held t where t.job_id = e.id and e.deadline_at is not null for update skip locked",
+            "held t where t.job_id = e.id and e.deadline_at is not null for update",
+        ),
+        Mutant(
+            "suspended: deadline only",
+            "\n    where t.job_id = e.id and e.deadline_at is not null",
+            "\n    where t.job_id = e.id",
         ),
         Mutant("clears what has ended", "or e.id is null or t.finished_at is not null", "or e.id is null"),
         Mutant("clears what is gone", "or e.id is null or t.finished_at", "or t.finished_at"),
@@ -141,7 +162,7 @@ DUE = Target(
     _DRIVER + "due.py",
     ("tests/conformance/test_due.py", "tests/postgres/test_buffers.py"),
     (
-        Mutant("the next one due", " order by w.due_at limit 1", " order by w.due_at desc limit 1"),
+        Mutant("the next one due", "$1 order by w.due_at limit 1", "$1 order by w.due_at desc limit 1"),
         Mutant("from the mark on", " where w.due_at >= $1 order", " where $1::timestamptz is not null order"),
         Mutant("passed limits", " x where {PASSED} order", " x order"),
         Mutant("lapsed workers", "outlast.worker where {LAPSED}", "outlast.worker where false"),

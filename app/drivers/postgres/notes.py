@@ -13,11 +13,12 @@ from ...domain.job import ClaimToken
 from ...domain.step import LINES_DROPPED, MAX_LOG_LINES, NewNotes
 from .database import Database
 
+# Lines name what they came with by its number (`head`): a job may be named under two claims, one of which is gone.
 # Of the lines that come (`place` from 1) those that find room, the last of all saying what becomes of the others.
 NOTE = f"""
 with i as materialized (
   select * from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::float8[], $6::text[])
-    i(job_id, seq, claim_no, worker, value, message)),
+    with ordinality i(job_id, seq, claim_no, worker, value, message, ord)),
 held as materialized (
   select r.job_id, r.seq, r.claim_no, r.worker from outlast.running r
   where r.job_id = any($1::uuid[])
@@ -34,12 +35,13 @@ prg as (
   on conflict (job_id) do update
     set value = excluded.value, message = excluded.message, at = outlast.clock(), claim_no = excluded.claim_no),
 room as materialized (
-  select m.job_id, m.claim_no, (select count(*) from outlast.run_line l where l.job_id = m.job_id) as had from mine m),
+  select m.ord, m.job_id, m.claim_no, (select count(*) from outlast.run_line l where l.job_id = m.job_id) as had
+  from mine m),
 lin as (
   insert into outlast.run_line(job_id, claim_no, message)
   select r.job_id, r.claim_no, case when r.had + l.place < {MAX_LOG_LINES} then l.message else $10::text end
-  from unnest($7::uuid[], $8::int[], $9::text[]) with ordinality l(job_id, place, message, ord)
-  join room r on r.job_id = l.job_id
+  from unnest($7::int[], $8::int[], $9::text[]) with ordinality l(head, place, message, ord)
+  join room r on r.ord = l.head
   where r.had + l.place <= {MAX_LOG_LINES} order by l.ord)
 select count(*) from mine"""  # noqa: S608  numbers of our own
 
@@ -51,10 +53,10 @@ async def note(db: Database, notes: Sequence[NewNotes]) -> int:
         return 0
     heads: list[tuple[Any, ...]] = []
     lines: list[tuple[Any, ...]] = []
-    for one in together.values():
+    for head, one in enumerate(together.values(), start=1):
         (job_id, claim_no, worker_id, fence), progress = one.token, one.progress or (None, None)
         heads.append((job_id, fence, claim_no, worker_id, *progress))
-        lines += [(job_id, place, line) for place, line in enumerate(one.lines, start=1)]
+        lines += [(head, place, line) for place, line in enumerate(one.lines, start=1)]
     columns = [list(column) for column in zip(*heads, strict=True)]
     columns += [list(column) for column in zip(*lines, strict=True)] if lines else [[], [], []]
     held: int = await db.run(lambda conn: conn.fetchval(db.in_schema(NOTE), *columns, LINES_DROPPED))
