@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.pool import QueuePool
 
 from app.domain.errors import DriverUnavailable
@@ -177,3 +179,32 @@ async def test_after_one_that_answers_nothing_none_of_its_like_is_waited_for(dat
             assert await conn.fetchval("select pg_backend_pid()") not in before
         await db.close()
         await engine.dispose()
+
+
+async def test_a_session_gets_a_connection_that_is_only_kept(pool: Pool) -> None:
+    """Of a process that was busy once all are at hand: none of them does anything, and its pool has none."""
+    async with AsyncExitStack() as busy:
+        for _ in range(_SIZE):
+            await busy.enter_async_context(pool.db.raw())
+    assert pool.out == _SIZE
+    async with asyncio.timeout(5), AsyncSession(pool.engine) as session:
+        with pool.db.lending():
+            await session.connection()
+        assert await backend(pool)
+
+
+async def test_a_session_waits_for_the_next_connection_that_is_given_back(pool: Pool) -> None:
+    async with AsyncSession(pool.engine) as session, AsyncExitStack() as busy:
+        for _ in range(_SIZE):
+            await busy.enter_async_context(pool.db.raw())
+
+        async def connected() -> None:
+            with pool.db.lending():
+                await session.connection()
+
+        waiting = asyncio.ensure_future(connected())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await busy.aclose()
+        async with asyncio.timeout(5):
+            await waiting

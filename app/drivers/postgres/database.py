@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from datetime import timedelta
 from secrets import SystemRandom
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
@@ -185,6 +185,10 @@ class Database:
                 self._hand.give(taken)
             else:
                 self._hand.throw_away(taken)
+
+    def lending(self) -> AbstractContextManager[None]:
+        """Leave the engine's pool a connection for a session: the others may all be at hand, and idle."""
+        return self._hand.lending()
 
     async def run(self, verb: Callable[[Raw], Awaitable[T]]) -> T:
         """Run a verb on a connection; up to three times more, jittered, after a deadlock or serialization failure."""

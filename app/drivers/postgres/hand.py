@@ -2,11 +2,14 @@
 
 Checking out and in costs as much as a small statement. Kept connections count as checked out, so this is only for an
 engine nobody else uses; verbs share them, the one used last first, whose statements are prepared. One that a verb
-waits for goes back to the pool, which knows who waits longest. Owned by `database`.
+waits for goes back to the pool, which knows who waits longest; so does one for a session, which is checked out of the
+pool itself. Owned by `database`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from sqlalchemy import PoolProxiedConnection
@@ -44,6 +47,17 @@ class Hand:
                 if not taken.driver.is_closed():
                     return taken
                 checked_out.invalidate()
+        finally:
+            self._waiting -= 1
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Leave the pool a connection to check out: one at hand, if there is one, else the next that is given back."""
+        if self._kept:
+            self._kept.pop(0).checked_out.close()
+        self._waiting += 1
+        try:
+            yield
         finally:
             self._waiting -= 1
 

@@ -84,7 +84,7 @@ async def step_transaction(
             # Verbs need connections while bodies have some.
             await stack.enter_async_context(db.step_sessions)
         session = await stack.enter_async_context(_session(db, bind))
-        await _begin(session, is_own=bind is None)
+        await _begin(db, session, is_own=bind is None)
         guard = _refuse_commits(session)
         yield session
         event.remove(session.sync_session, "before_commit", guard)
@@ -106,11 +106,12 @@ def _session(db: Database, bind: object | None) -> AsyncSession:
     raise TransactionForeign(f"a {type(bind).__name__} gives no session for a step", fix=_ENGINE_OF_STORE)
 
 
-async def _begin(session: AsyncSession, *, is_own: bool) -> None:
+async def _begin(db: Database, session: AsyncSession, *, is_own: bool) -> None:
     """Begin the transaction; where each statement would be one of its own, at an isolation level that is none."""
     try:
         if is_own:
-            connection = await session.connection(execution_options=_READ_COMMITTED)
+            with db.lending():
+                connection = await session.connection(execution_options=_READ_COMMITTED)
             await connection.execute(_AS_ANYBODYS)
             return
         connection = await session.connection()
