@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -16,12 +17,14 @@ from app.domain.retry import RetryPolicy
 from app.domain.snapshot import NewWorker
 from app.domain.state import State
 from app.domain.step import MAIN_BRANCH, NewStep, Place, StepKind
+from app.domain.verdict import Reason
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.protocol import ClaimRequest, QueueShare
 from app.jobs.context import JobContext
 from app.jobs.handle import job
 from app.lifecycle.drain import DrainNotice
-from tests.roles.harness import Bench, Flaky, Gate, working
+from app.worker.run_signal import RunSignal
+from tests.roles.harness import QUICK, Bench, Flaky, Gate, working
 
 TICK = timedelta(milliseconds=30)
 HOUR = timedelta(hours=1)
@@ -242,20 +245,29 @@ async def test_a_suspension_whose_reply_was_lost_is_made_once() -> None:
 async def test_a_cancel_while_a_step_is_being_recorded_waits_for_the_record() -> None:
     driver = Flaky()
     gate = Gate(driver, "record_step")
+    signals: list[RunSignal] = []
 
-    @job("gated.job", timeout=TICK, retry=RetryPolicy(max_attempts=1))
+    @job("gated.job")
     async def body(ctx: JobContext) -> None:
+        assert isinstance(ctx.signal, RunSignal)
+        signals.append(ctx.signal)
         await ctx.step.run("first", lambda: 1)
 
-    async with working(body, driver=driver) as bench:
-        job_id = await bench.enqueue("gated.job", max_attempts=1)
+    # Told and cancelled at an instant of the test's; what is closed after the grace alone is another test's.
+    async with working(body, driver=driver, options=replace(QUICK, cancel_grace=timedelta(seconds=30))) as bench:
+        job_id = await bench.enqueue("gated.job")
         await gate.entered.wait()
-        await asyncio.sleep(0.1)  # the timeout and the body's grace have passed
+        (signal,) = signals
+        signal.fire(Reason.TIMEOUT, cancel_at=0.0)
+        while not signal._is_cancel_due:
+            await asyncio.sleep(0)
+        assert driver.calls.count("record_step") == 1
         gate.go_on.set()
         await bench.probe.wait("attempt.completed", job_id=str(job_id))
         run = await driver.inner.run(job_id)
         assert run is not None
         assert [step.name for step in run.history.steps] == ["first"]
+        assert (await bench.view(job_id)).late
 
 
 async def test_a_cancel_of_a_running_run_ends_it_at_its_next_step() -> None:
