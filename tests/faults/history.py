@@ -21,7 +21,13 @@ from tests.support.ledger import Event
 from tests.support.store import Store
 
 _FINISHED = {0: State.DONE, 2: State.DEAD, 4: State.CANCELLED}
-_STATE_OF = {"ready": State.READY, "waiting": State.DELAYED, "running": State.RUNNING, "held": State.HELD}
+_STATE_OF = {
+    "ready": State.READY,
+    "waiting": State.DELAYED,
+    "running": State.RUNNING,
+    "suspended": State.SUSPENDED,
+    "held": State.HELD,
+}
 _SNOOZE = 2
 
 _AUDIT = """
@@ -36,7 +42,7 @@ begin
   return null;
 end $$;
 """
-_WATCHED = ("ready", "waiting", "running", "held", "finished", "live_key")
+_WATCHED = (*_STATE_OF, "finished", "live_key")
 
 
 class Asked(Protocol):
@@ -152,8 +158,8 @@ async def _in_one_bucket(store: Store) -> None:
         "select id from outlast.job j where not exists (select from outlast.ready where job_id = j.id)"
         " and not exists (select from outlast.waiting where job_id = j.id)"
         " and not exists (select from outlast.running where job_id = j.id)"
-        " and not exists (select from outlast.held where job_id = j.id)"
         " and not exists (select from outlast.suspended where job_id = j.id)"
+        " and not exists (select from outlast.held where job_id = j.id)"
         " and not exists (select from outlast.finished where job_id = j.id)"
     )
     assert not homeless, f"jobs in no bucket: {homeless}"

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from app.domain.outcome import KIND_OF
 from app.drivers.fleet import FleetStore
 from app.drivers.outbox import OutboxStore
 from app.drivers.postgres import heartbeat
 from app.drivers.protocol import HeartbeatStore, JobDriver
 from app.outbox import passes
-from tests.faults.cuts import enqueue, heart, outbox, settle, upkeep, worker
+from tests.faults.cuts import ends, enqueue, heart, outbox, repairs, runs, settle, upkeep, waits, worker
 from tests.faults.cuts.bench import Bench, bench_on
 from tests.faults.cuts.cell import Cell, Operation, play, statements_of
 from tests.faults.cuts.table import agree, counts, lines
@@ -35,6 +36,11 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "relay apart": outbox.APART,
     "worker": (*worker.OPERATIONS, *heart.OPERATIONS),
     "settle": settle.OPERATIONS,
+    "records": runs.RECORDS,
+    "suspensions": runs.SUSPENSIONS,
+    "ends of runs": ends.ENDS,
+    "wakes": waits.WAKES,
+    "repairs": repairs.REPAIRS,
     "upkeep": upkeep.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
@@ -45,13 +51,18 @@ _CELLS = {
     "relay apart": 160,
     "worker": 88,
     "settle": 56,
+    "records": 28,
+    "suspensions": 120,
+    "ends of runs": 80,
+    "wakes": 120,
+    "repairs": 120,
     "upkeep": 60,
 }
-_MODULES = (enqueue, heart, outbox, settle, upkeep, worker)
+_MODULES = (ends, enqueue, heart, outbox, repairs, runs, settle, upkeep, waits, worker)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "database_time", "dead_letters", "describe", "drains", "due", "find", "finished_among", "forwarded"),
-    *("job_types", "list", "ping", "queues", "stats", "view", "workers"),
+    *("events", "history", "job_types", "list", "ping", "queues", "run", "stats", "view", "workers"),
     *("close", "listen", "open", "open_heartbeat", "stage_now"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
@@ -111,6 +122,11 @@ def test_every_verb_that_writes_is_cut() -> None:
     sources = "".join(inspect.getsource(module) for module in (*_MODULES, passes))
     assert {verb for verb in verbs - _READS if f".{verb}(" not in sources} == set()
     assert verbs >= _READS
+
+
+def test_every_outcome_is_settled_and_cut() -> None:
+    sources = inspect.getsource(settle) + inspect.getsource(runs)
+    assert [outcome.__name__ for outcome in KIND_OF if f"{outcome.__name__}(" not in sources] == []
 
 
 async def test_a_cell_whose_cut_is_never_made_fails(make_database: Callable[..., str], folder: Path) -> None:

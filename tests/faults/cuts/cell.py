@@ -38,6 +38,7 @@ class Operation(ABC):
         self.held: set[ClaimToken] = set()  # what its worker knows that it holds
         self.is_stored = False  # whether the call that was cut has changed anything
         self.is_cut = False
+        self.is_repeated = False  # whether its caller was told of the cut, and did it again
         self.stack = AsyncExitStack()
 
     @abstractmethod
@@ -91,6 +92,11 @@ class Operation(ABC):
         (job,) = await self.claimed(worker if worker is not None else await self.registered())
         assert job.token.job_id == job_id
         return job
+
+    @property
+    def is_second(self) -> bool:
+        """Say whether the answer is of a call that may have found done what an earlier one did."""
+        return self.is_repeated and self.is_stored
 
     async def fetch(self, sql: str, *args: object) -> list[Any]:
         """Run a statement of the test's own, straight."""
@@ -157,6 +163,7 @@ async def play(bench: Bench, kind: type[Operation], at: int, cut: Cut, statement
         bench.blade.heal()
         operation.is_stored = await bench.fingerprint() != before
         if error is not None:
+            operation.is_repeated = True
             answer = await until_known(operation.again, patience_seconds=_PATIENCE_SECONDS)
         await _held_to_the_rules(operation, answer)
     return Cell(
