@@ -48,48 +48,6 @@ BUCKETS = Target(
     ),
 )
 
-RETRY = Target(
-    _DRIVER + "retry.py",
-    (
-        _ROUTES_BESIDE,
-        "tests/conformance/test_retry.py",
-        _RACES + "retry.py",
-        _RACES + "settle.py",
-        _RACES + "cancel.py",
-    ),
-    (
-        Mutant("tenant", _TENANT + ")\n    and f.state", _ANY_TENANT + ")\n    and f.state"),
-        Mutant("held: tenant", _TENANT + ")\n  returning job_id", _ANY_TENANT + ")\n  returning job_id"),
-        Mutant("cut back: tenant", _TENANT + "),\nf as", _ANY_TENANT + "),\nf as"),
-        Mutant("cut back: from the step on", "and seq >= coalesce($2::bigint, 0)", "and seq > coalesce($2::bigint, 0)"),
-        Mutant("state", "\n    and f.state in ({DEAD}, {CANCELLED}) for update", " for update"),
-        Mutant(
-            "locks what it retries", "f.state in ({DEAD}, {CANCELLED}) for update", "f.state in ({DEAD}, {CANCELLED})"
-        ),
-        Mutant("own key", "k.job_id = excluded.job_id or (k.ended", "(k.ended"),
-        Mutant("another's key only when ended", "or (k.ended and (k.expires_at", "or ((k.expires_at"),
-        Mutant(
-            "another's key only past its window",
-            "(k.ended and (k.expires_at > outlast.clock()) is not true)",
-            "k.ended",
-        ),
-        Mutant("key won", "select id from e where key_hash is null union all", "select id from e union all"),
-        Mutant(
-            "an envelope only when it changes",
-            "from d)) and (run_at is not null or deadline_at is not null)",
-            "from d))",
-        ),
-        Mutant(
-            "held: an envelope only when it changes",
-            "from h)) and (run_at is not null or deadline_at is not null)",
-            "from h))",
-        ),
-        Mutant("why not: tenant", "and ($2::text is null or e.tenant = $2)", "and ($2::text is null or true)"),
-        Mutant("why not: another's key", "k.hash = e.key_hash and k.job_id <> e.id", "k.hash = e.key_hash"),
-        Mutant("why not: key still held", "\n    and (not k.ended or k.expires_at > outlast.clock())"),
-    ),
-)
-
 EXPIRE = Target(
     _DRIVER + "expire.py",
     (
@@ -132,6 +90,7 @@ EXPIRE = Target(
             "suspended: deadline only",
             "\n    where t.job_id = e.id and e.deadline_at is not null",
             "\n    where t.job_id = e.id",
+            equivalent="what suspends a run drops the limit on its start, so that a deadline is the only one left",
         ),
         Mutant("clears what has ended", "or e.id is null or t.finished_at is not null", "or e.id is null"),
         Mutant("clears what is gone", "or e.id is null or t.finished_at", "or t.finished_at"),
@@ -316,4 +275,4 @@ SMALL = (
     ),
 )
 
-BESIDE = (CANCEL, BUCKETS, RETRY, EXPIRE, PROMOTE, DUE, DUE_MARK, PURGE, KEYS, *SMALL)
+BESIDE = (CANCEL, BUCKETS, EXPIRE, PROMOTE, DUE, DUE_MARK, PURGE, KEYS, *SMALL)

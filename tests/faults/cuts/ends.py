@@ -116,7 +116,7 @@ class EndOfRun(CallOver):
     """A run that is over leaves no wait, whatever it still waited for; one that was cancelled takes its child along."""
 
     name = "settle completed, with waits left"
-    outcome = Completed(result="1")
+    outcome: ClassVar[Outcome] = Completed(result="1")
     after: ClassVar[State] = State.DONE
     childs: ClassVar[State] = State.SUSPENDED
     second: ClassVar[SettleAnswer] = SettleAnswer.REAPED
