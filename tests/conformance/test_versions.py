@@ -65,6 +65,19 @@ async def test_work_released_for_its_code_waits_for_it_an_hour_too(env: DriverEn
     assert (view.state, view.state_reason) == (State.HELD, REASON)
 
 
+async def test_held_work_waits_for_a_worker_that_serves_its_queue(env: DriverEnv) -> None:
+    job_id, _ = await held_for(env, "old")
+    await env.advance(SECOND)
+    await enlist(env, code_version="old", queues=("other",))
+    await publish(env, "old")
+    assert not (await env.driver.due()).must_release
+    assert await env.driver.release_due() == 0
+    assert await state_of(env, job_id) is State.HELD
+    await enlist(env, code_version="old")
+    assert await env.driver.release_due() == 1
+    assert await state_of(env, job_id) is State.READY
+
+
 async def test_without_a_version_an_operator_decides(env: DriverEnv) -> None:
     job_id, _ = await held_for(env, None)
     await enlist(env, code_version="old")

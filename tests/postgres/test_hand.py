@@ -189,7 +189,7 @@ async def test_a_session_gets_a_connection_that_is_only_kept(pool: Pool) -> None
     assert pool.out == _SIZE
     async with asyncio.timeout(5), AsyncSession(pool.engine) as session:
         with pool.db.lending():
-            assert await session.connection()
+            assert not (await session.connection()).closed
         assert await backend(pool)
 
 
@@ -200,7 +200,7 @@ async def test_a_session_waits_for_the_next_connection_that_is_given_back(pool: 
 
         async def connected() -> None:
             with pool.db.lending():
-                assert await session.connection()
+                assert not (await session.connection()).closed
 
         waiting = asyncio.ensure_future(connected())
         await asyncio.sleep(0)
