@@ -266,8 +266,9 @@ async def test_absent_and_foreign_jobs_are_not_found(env: DriverEnv) -> None:
     for job_id, tenant in ((new_id(), None), (held.token.job_id, "other")):
         with pytest.raises(JobNotFound):
             await env.driver.retry(job_id, mode=FRESH, tenant=tenant)
-        with pytest.raises(JobNotFound):
-            await env.driver.retry(job_id, from_step="a", tenant=tenant)
+        for step in ("a", "never recorded"):
+            with pytest.raises(JobNotFound):
+                await env.driver.retry(job_id, from_step=step, tenant=tenant)
     assert await state_of(env, held.token.job_id) is State.DEAD
 
 
