@@ -21,6 +21,7 @@ from app.drivers.outbox import OutboxStore
 from app.drivers.postgres import heartbeat
 from app.drivers.protocol import HeartbeatStore, JobDriver
 from app.outbox import passes
+from tests.conformance.runs import new_event
 from tests.faults.cuts import ends, enqueue, heart, outbox, repairs, runs, settle, upkeep, waits, worker
 from tests.faults.cuts.bench import Bench, bench_on
 from tests.faults.cuts.cell import Cell, Operation, play, statements_of
@@ -51,11 +52,11 @@ _CELLS = {
     "relay apart": 160,
     "worker": 88,
     "settle": 56,
-    "records": 28,
-    "suspensions": 120,
-    "ends of runs": 80,
-    "wakes": 120,
-    "repairs": 120,
+    "records": 32,
+    "suspensions": 180,
+    "ends of runs": 128,
+    "wakes": 100,
+    "repairs": 100,
     "upkeep": 60,
 }
 _MODULES = (ends, enqueue, heart, outbox, repairs, runs, settle, upkeep, waits, worker)
@@ -169,7 +170,30 @@ class _Twice(settle.SettleRetried):
         return await self.call()
 
 
-@pytest.mark.parametrize("kind", [_NewId, _NoLook, _NoReconcile, _Twice])
+class _NoHistory(runs.StepTransaction):
+    """Its next attempt does not read what is recorded."""
+
+    async def again(self) -> Any:
+        self.sale = self.new().id
+        await self.call()
+
+
+class _SaidTwice(runs.Note):
+    """Its worker says again what it does not know to be kept."""
+
+    async def again(self) -> Any:
+        return await self.call()
+
+
+class _NewEvent(waits.Emit):
+    """Its caller mints another id when it does not know."""
+
+    async def again(self) -> Any:
+        self.event = new_event()
+        return await self.call()
+
+
+@pytest.mark.parametrize("kind", [_NewId, _NoLook, _NoReconcile, _Twice, _NoHistory, _SaidTwice, _NewEvent])
 async def test_a_careless_caller_is_noticed(
     make_database: Callable[..., str], folder: Path, kind: type[Operation]
 ) -> None:

@@ -9,7 +9,7 @@ from app.domain.job import ClaimedJob
 from app.domain.outcome import OutcomeKind
 from app.domain.snapshot import JobTypeDoc
 from tests.faults.cuts.cell import Operation, asked_by
-from tests.support.drivers import new_worker
+from tests.support.drivers import new_id, new_worker
 
 
 class Register(Operation):
@@ -42,16 +42,20 @@ class RegisterAnew(Register):
 
 
 class PublishTypes(Operation):
+    """Their names at a version that nobody has heard of are made, too."""
+
     name = "publish_job_types"
 
     async def arrange(self) -> None:
-        self.docs = [JobTypeDoc(name=f"demo.{number}", code_version="2", document="{}") for number in range(3)]
+        self.version = str(new_id())
+        self.docs = [JobTypeDoc(name=f"demo.{number}", code_version=self.version, document="{}") for number in range(3)]
 
     async def call(self) -> Any:
         await self.driver.publish_job_types(self.docs)
 
     async def check(self, answer: Any) -> None:
         assert [doc.name for doc in await self.straight.job_types()] == [doc.name for doc in self.docs]
+        assert await self.count("job_name", "name like '%@' || $1", self.version) == 3
 
 
 class Show(Operation):
