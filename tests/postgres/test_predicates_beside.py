@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,9 @@ from app.domain.job import JobId
 from app.domain.outcome import Completed, Held, Retried
 from app.domain.state import State
 from app.drivers.postgres import retry as retry_module
+from app.drivers.postgres.waits import wake_parents
 from app.drivers.protocol import PurgeQuery
+from tests.conformance.runs import called, die
 from tests.postgres.arena import Arena
 from tests.postgres.test_predicates import past_its_window
 from tests.support.drivers import ERROR
@@ -56,6 +59,15 @@ async def test_a_retry_of_a_held_job_writes_the_envelope_only_when_there_is_a_ti
         await arena.fetch(retry_module._RETRY_HELD, token.job_id, None)
     after = await _versions(arena)
     assert [before[token.job_id] == after[token.job_id] for token in (plain, timed)] == [True, False]
+
+
+async def test_a_run_that_is_told_late_waits_on_for_a_child_that_lives_again(arena: Arena) -> None:
+    parent, child = await called(arena)
+    await die(arena, child, is_child=False)
+    await arena.driver.retry(child.token.job_id)
+    driver: Any = arena.driver
+    assert await wake_parents(driver._db, [child.token.job_id]) == 0
+    assert await arena.bucket(parent.token.job_id) == "suspended"
 
 
 async def test_whoever_holds_the_key_stands_in_a_retrys_way_as_long_as_it_does(arena: Arena) -> None:

@@ -16,7 +16,7 @@ from app.domain.outcome import Outcome, SettleAnswer, Settlement, Suspended
 from app.domain.step import NewNotes, StepKind
 from app.drivers.postgres.steps import Recording, record_steps
 from tests.conformance.runs import a_sleep, a_step, steps
-from tests.conformance.versions import diverged
+from tests.conformance.versions import diverged, handed_back
 from tests.postgres.arena import Arena
 from tests.support.drivers import LEASE, with_token
 
@@ -125,3 +125,14 @@ async def test_notes_beside_those_of_the_right_token_are_fenced_by_their_own(are
     run = await arena.driver.run(token.job_id)
     assert run is not None
     assert ([line.message for line in run.lines], run.progress) == (["good"], None)
+
+
+@pytest.mark.parametrize(
+    "change", ["lost_at = outlast.clock()", "closed_at = outlast.clock()", "drain_phase = 'accept'"]
+)
+async def test_what_was_handed_to_a_worker_that_is_no_longer_one_is_held(arena: Arena, change: str) -> None:
+    held, old, _ = await handed_back(arena)
+    assert await arena.driver.release_due() == 0
+    await arena.execute(f"update outlast.worker set {change} where id = {old}")
+    assert await arena.driver.release_due() == 1
+    assert await arena.bucket(held.token.job_id) == "held"
