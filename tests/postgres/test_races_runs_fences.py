@@ -14,7 +14,7 @@ from app.domain.step import NewNotes, StepKind
 from tests.conformance.runs import a_step, enlist, steps
 from tests.conformance.versions import diverged, handed_back, publish
 from tests.postgres.arena import Arena
-from tests.support.drivers import LEASE
+from tests.support.drivers import LEASE, new_id
 
 pytestmark = pytest.mark.postgres
 
@@ -230,3 +230,16 @@ async def test_two_releases_hold_a_job_once(arena: Arena) -> None:
         assert await arena.at_once(lambda seat: seat.driver.release_due()) == 0
         await first.commit()
     assert (await arena.describe(held.token.job_id)).state is State.HELD
+
+
+async def test_a_fork_repeated_while_the_first_is_under_way_makes_one_job(arena: Arena) -> None:
+    held = await arena.running()
+    assert await arena.driver.record_step(held.token, a_step())
+    forked = new_id()
+    async with arena.holding() as first:
+        made = await first.driver.fork(held.token.job_id, new_id=forked)
+        again = await arena.start(lambda seat: seat.driver.fork(held.token.job_id, new_id=forked))
+        await again.is_blocked_by(first)
+        await first.commit()
+    assert await again.result() == made
+    assert await steps(arena, forked) == ["load"]
