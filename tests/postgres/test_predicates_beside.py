@@ -49,18 +49,6 @@ async def test_a_retry_writes_the_envelope_only_when_there_is_a_time_to_forget(a
     assert [before[job_id] == after[job_id] for job_id in (plain, timed)] == [True, False]
 
 
-async def test_a_retry_of_a_held_job_writes_the_envelope_only_when_there_is_a_time_to_forget(arena: Arena) -> None:
-    worker = await arena.register()
-    plain, timed = (await arena.running(worker)).token, (await arena.running(worker, deadline=MINUTE)).token
-    for token in (plain, timed):
-        await arena.close_attempt(token, Held(reason="other code"))
-    before = await _versions(arena)
-    for token in (plain, timed):
-        await arena.fetch(retry_module._RETRY_HELD, token.job_id, None)
-    after = await _versions(arena)
-    assert [before[token.job_id] == after[token.job_id] for token in (plain, timed)] == [True, False]
-
-
 async def test_a_run_that_is_told_late_waits_on_for_a_child_that_lives_again(arena: Arena) -> None:
     parent, child = await called(arena)
     await die(arena, child, is_child=False)
