@@ -13,6 +13,8 @@ import pytest
 from app.cli.devdb import DevPostgres
 from tests.support import pooler, postgres
 
+pytest_plugins = ["app.testing.plugin"]  # as pytest loads it by itself where the distribution is installed
+
 # How long examples take to make says how busy the machine is, and nothing about what is tested.
 hypothesis.settings.register_profile(
     "outlast", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -66,8 +67,8 @@ class Client:
         The worker hands a body such a client, so that the run's end never cuts a write whose outcome would then be
         unknown. The pauses between repetitions are outside.
         """
-        client = Client(self._driver, admission=self._admission, enqueued_by=self._enqueued_by, stager=self._stager)
-        client._guard = guard
+        client = copy(self)
+        client._guard = guard  # noqa: SLF001 - its own
         return client
 
     def admit(self, job_type: JobType, request: EnqueueRequest) -> NewJob:

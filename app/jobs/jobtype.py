@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, TypeAlias, cast
@@ -40,7 +40,7 @@ AdmissionRule: TypeAlias = Template | CallableRule
 
 @dataclass(frozen=True, kw_only=True)
 class JobType:
-    """What an enqueue is measured against. `local_check` is the job's own model, where it is loaded."""
+    """What an enqueue is measured against. `local_check` is its own model and `handle` its code, where loaded."""
 
     name: str
     queue: str
@@ -56,6 +56,7 @@ class JobType:
     tenant_rule: AdmissionRule | None
     payload_schema: Schema = field(repr=False)
     local_check: Callable[[str], None] | None = field(default=None, repr=False)
+    handle: Declared | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def parse(cls, document: str) -> JobType:
@@ -89,7 +90,7 @@ class JobType:
         def check(text: str) -> None:
             parse_payload(handle.name, signature, text)
 
-        made = _job_type(describe(handle), rule, check)
+        made = replace(_job_type(describe(handle), rule, check), handle=handle)
         made.refuse_impossible_templates()
         _ = made._schema_check  # noqa: SLF001 # compiled here, a schema that cannot work stops the start
         return made

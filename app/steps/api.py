@@ -19,6 +19,7 @@ from ..domain.step import NewStep, NewWait, StepKind, StepView, WaitView
 from .callee import Callee, CallOptions
 from .gathering import gather
 from .history import Record, said
+from .points import Moment
 from .recorder import Recorder
 from .running import is_async, run_function
 from .transaction import Transaction
@@ -82,6 +83,7 @@ class Steps:
             lasted = timedelta(seconds=recorder.tools.monotonic() - began)
             text = values.encode(adapter, value, step=name)
             given = _readable(adapter, text, name)
+            await recorder.reach(Moment.INSIDE, name, StepKind.RUN)
             await recorder.record(NewStep(name=name, kind=StepKind.RUN, place=place, value=text, lasted=lasted))
         return given
 

@@ -28,8 +28,10 @@ from ..domain.step import (
 from ..domain.text import is_printable
 from .branch import WHERE, Branch, Where, own_order_of
 from .history import History, Record, number_in, placed, said
+from .points import Moment, Point
+from .signal import Signal
 from .suspension import Suspension
-from .tools import Signal, Tools, while_held
+from .tools import Tools, while_held
 from .waits import lasted
 
 _MAY_BE_ANYWHERE = frozenset({StepKind.RUN, StepKind.TRANSACTION})
@@ -151,6 +153,7 @@ class Recorder:
             self.replayed += 1
             self._passed.append(place)
         elif found is None:
+            await self.reach(Moment.BEFORE, name, kind)
             self.signal.raise_if_aborted()
         return place, found
 
@@ -217,6 +220,7 @@ class Recorder:
                 fix="end soon; whoever took the job over runs it from its last recorded step",
             )
         self.passed(step.place)
+        await self.reach(Moment.AFTER, step.name, step.kind)
 
     def passed(self, place: Place) -> None:
         """Count a step that is recorded now."""
@@ -247,6 +251,12 @@ class Recorder:
             code_version=record.code_version,
         )
         raise self.diverged
+
+    async def reach(self, moment: Moment, name: str, kind: StepKind, session: object | None = None) -> None:
+        """Let whoever stands at the points of attempts do what it came for."""
+        if self.tools.at is not None:
+            point = Point(job=self.job, signal=self.signal, moment=moment, step=name, kind=kind, session=session)
+            await self.tools.at(point)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ async def run_function(
         StepTimeout: it took longer than `step_timeout`.
     """
     limit = recorder.step_timeout
-    scope = asyncio.timeout(None if limit is None else limit.total_seconds())
+    scope = recorder.tools.timers.within(None if limit is None else limit.total_seconds())
     try:
         async with scope:
             with recorder.inside(name):

@@ -1,4 +1,4 @@
-"""What runs are carried out with: the store, threads and clocks of a worker, and the signal of one run.
+"""What runs are carried out with: the store, threads and clocks of a worker.
 
 Built by whoever runs bodies; used by everything in this folder.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ..domain.errors import DriverUnavailable
-from ..domain.verdict import GONE, Reason
+from ..domain.verdict import GONE
 from ..drivers.runs import RunStore
+from ..lifecycle.timers import LoopTimers, Timers
+from .points import AtPoint
+from .signal import Signal
 from .values import Values
 
 T = TypeVar("T")
@@ -23,32 +25,17 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
-class Signal(Protocol):
-    """What a run is told with, as steps need it."""
-
-    @property
-    def first(self) -> Reason | None:
-        """Give the first reason to stop."""
-        ...
-
-    def raise_if_aborted(self) -> None:
-        """Raise `Aborted` once the run was told to stop."""
-        ...
-
-    def in_store(self) -> AbstractContextManager[None]:
-        """Hold a cancellation back while a call to the store is under way."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What all runs of a worker share. `code_version` is the worker's own."""
+    """What all runs of a worker share. `code_version` is the worker's own; `at` is called at the points of attempts."""
 
     store: RunStore
     pool: Executor
     values: Values
     monotonic: Callable[[], float]
     code_version: str = ""
+    timers: Timers = field(default_factory=LoopTimers)
+    at: AtPoint | None = None
 
 
 async def while_held(call: Callable[[], Awaitable[T]], signal: Signal) -> T:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from ..domain.step import NewStep, Place, StepKind
+from .points import Moment
 from .recorder import Recorder
 from .running import step_timed_out
 from .skipping import Skip, Skipped
@@ -33,6 +34,7 @@ class Transaction(AbstractAsyncContextManager[Any]):
         self._place: Place | None = None
         self._is_recorded = False
         self._session: AbstractAsyncContextManager[Any] | None = None
+        self._made: object | None = None
         self._inside = ExitStack()
         self._limit: asyncio.Timeout | None = None
 
@@ -65,12 +67,15 @@ class Transaction(AbstractAsyncContextManager[Any]):
         self._inside.close()
         await self._within_limit(self._session, error)
         if not self._is_recorded:
+            if error is None:
+                await self._recorder.reach(Moment.INSIDE, self._name, StepKind.TRANSACTION, self._made)
             await self._end(self._session, error)
         else:
             with suppress(_ReplayedError):
                 await self._end(self._session, error or _ReplayedError("this transaction is recorded"))
         if error is None and not self._is_recorded:
             self._recorder.passed(self._place)
+            await self._recorder.reach(Moment.AFTER, self._name, StepKind.TRANSACTION)
         return False
 
     async def _begin(self, place: Place) -> object:
@@ -79,10 +84,10 @@ class Transaction(AbstractAsyncContextManager[Any]):
         session = recorder.tools.store.step_transaction(recorder.job.token, step, bind=self._bind)
         with recorder.signal.in_store():
             made: object = await session.__aenter__()
-        self._session = session
+        self._session, self._made = session, made
         self._inside.enter_context(recorder.inside(self._name))
         if recorder.step_timeout is not None:
-            self._limit = asyncio.timeout(recorder.step_timeout.total_seconds())
+            self._limit = recorder.tools.timers.within(recorder.step_timeout.total_seconds())
             await self._limit.__aenter__()
         return made
 

@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 from ..domain.errors import RequestInvalid
 from ..domain.job import ClaimedJob
 from ..drivers.protocol import JobDriver
+from ..lifecycle.timers import LoopTimers, Timers
 from ..steps.api import Steps
+from ..steps.points import AtPoint
 from ..steps.recorder import Recorder
 from ..steps.tools import Tools
 from ..steps.values import Values
@@ -33,6 +35,8 @@ class Desk:
         pool: Executor,
         scribe: Scribe,
         monotonic: Callable[[], float],
+        timers: Timers | None = None,
+        at: AtPoint | None = None,
     ) -> None:
         self._roster = roster
         self._scribe = scribe
@@ -43,6 +47,8 @@ class Desk:
             values=Values(max_bytes=options.result_max_bytes),
             monotonic=monotonic,
             code_version=options.code_version,
+            timers=timers or LoopTimers(),
+            at=at,
         )
 
     def steps(self, job: ClaimedJob) -> Steps:

@@ -17,8 +17,10 @@ from ..jobs.client import Client, be_current
 from ..jobs.context import JobContext, context_of
 from ..jobs.exits import RetryAfter, Snooze, Terminal
 from ..jobs.invoke import bind, encode_result
+from ..lifecycle.tasks import start_on
 from ..observability.logging import Correlator
 from ..observability.telemetry import Telemetry
+from ..steps.points import AtPoint, Moment, Point
 from ..steps.suspension import Suspension
 from .containment import enter_body
 from .desk import Desk, store_now
@@ -54,11 +56,14 @@ class Caller:
         client: Client | None,
         options: WorkerOptions,
         desk: Desk,
+        at: AtPoint | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._monotonic = monotonic
         self._client = client
         self._desk = desk
+        self._at = at
+        self._loop = asyncio.get_running_loop()
         self._code_version = options.code_version
         self._result_max_bytes = options.result_max_bytes
         self._correlator = Correlator("job_id", "job", "attempt")
@@ -84,7 +89,11 @@ class Caller:
             if run.recorder is not None or run.may_have_waits:
                 await self._desk.open(run).finish()
         except BaseException as exc:  # noqa: BLE001 - a body may raise anything, and only its own attempt ends
+            if self._at is not None:
+                await self._at(_end_of(run, exc))
             return self._stands(run, exc) or self._how_it_ended(exc, run)
+        if self._at is not None:
+            await self._at(_end_of(run, None))
         if run.recorder is None:
             return self._returned(value, run)
         return self._stands(run, None) or self._returned(value, run)
@@ -95,8 +104,15 @@ class Caller:
             args, kwargs = self._enter(call, None)
             value = call.run.handle.body(*args, **kwargs)
         except BaseException as exc:  # noqa: BLE001 - as above; the pool's thread goes on
+            self._reach_end(call.run, exc)
             return self._how_it_ended(exc, call.run)
+        self._reach_end(call.run, None)
         return self._returned(value, call.run)
+
+    def _reach_end(self, run: Run, error: BaseException | None) -> None:
+        """Let whoever stands at the points of attempts do what it came for, on the loop; the thread waits."""
+        if self._at is not None:
+            start_on(self._loop, _called(self._at, _end_of(run, error))).result()
 
     def _stands(self, run: Run, error: BaseException | None) -> Ended | None:
         """Give what the run's steps have made of the attempt, whatever its body made of that; None: nothing."""
@@ -148,6 +164,15 @@ class Caller:
             is_terminal=any(_is_terminal(leaf, run) for leaf in (error, *inside)),
             retry_after=max(waits, default=None),
         )
+
+
+def _end_of(run: Run, error: BaseException | None) -> Point:
+    step = None if run.recorder is None else run.recorder.reached
+    return Point(job=run.job, signal=run.signal, moment=Moment.END, step=step, error=error)
+
+
+async def _called(at: AtPoint, point: Point) -> None:
+    await at(point)
 
 
 def timeout_of(run: Run) -> timedelta | None:

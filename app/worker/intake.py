@@ -124,6 +124,7 @@ class Intake:
             grace_seconds=self._grace_seconds,
             may_cancel=handle.policy.abort == "cancel" and not handle.is_sync,
             monotonic=self._bench.monotonic,
+            timers=self._bench.timers,
         )
         return Run(job=job, handle=handle, lease=ride.lease, signal=signal, claimed_at=ride.sent)
 

@@ -30,7 +30,9 @@ from ..domain.outcome import (
 from ..domain.state import DeadReason
 from ..domain.verdict import Budget, Ended, Raised, Returned, verdict
 from ..jobs.client import Client
+from ..lifecycle.timers import Timers
 from ..observability.telemetry import Telemetry
+from ..steps.points import AtPoint
 from .bodies import Bodies
 from .desk import Desk, store_now
 from .error_info import error_info
@@ -46,6 +48,7 @@ class Bench:
     """What every run works with.
 
     `on_due` hears when a delayed job is due, `on_wait` when a suspended one is, `on_fault` what went wrong in our code.
+    `timers` are the loop's, unless others are given; `at` is called at the points of each attempt.
     """
 
     options: WorkerOptions
@@ -60,6 +63,8 @@ class Bench:
     on_due: Callable[[timedelta], None]
     on_wait: Callable[[timedelta], None]
     on_fault: Callable[[BaseException], None]
+    timers: Timers | None = None
+    at: AtPoint | None = None
 
 
 _DONE = Completed()
@@ -84,6 +89,7 @@ class Carrier:
             client=bench.client,
             options=bench.options,
             desk=bench.desk,
+            at=bench.at,
         )
         self._bodies = Bodies(caller=caller, pool=bench.pool, monotonic=bench.monotonic, on_ended=self._body_ended)
 

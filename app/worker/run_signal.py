@@ -16,6 +16,7 @@ from typing import Any, cast, overload
 
 from ..domain.errors import Aborted
 from ..domain.verdict import Reason
+from ..lifecycle.timers import Timer, Timers
 
 _SAID = {
     Reason.TIMEOUT: "its timeout has passed",
@@ -28,9 +29,10 @@ _SAID = {
 
 
 class RunSignal:
-    """The signal of one run. `may_cancel`: the body may be cancelled once its grace is over."""
+    """The signal of one run. `may_cancel`: the body may be cancelled once its grace is over; `timers` run its clock."""
 
     __slots__ = (
+        "_call_later",
         "_cancel",
         "_cancel_timer",
         "_closing",
@@ -54,13 +56,21 @@ class RunSignal:
         "may_cancel",
     )
 
-    def __init__(self, *, grace_seconds: float, may_cancel: bool, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        grace_seconds: float,
+        may_cancel: bool,
+        monotonic: Callable[[], float],
+        timers: Timers | None = None,
+    ) -> None:
         self.may_cancel = may_cancel
         self.cancel_at: float | None = None
         self.is_read = False  # whether the body has seen that it fired
         self._grace = grace_seconds
         self._monotonic = monotonic
         self._loop = asyncio.get_running_loop()
+        self._call_later: Callable[..., Timer] = self._loop.call_later if timers is None else timers.call_later
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
         self._first: Reason | None = None
@@ -69,9 +79,9 @@ class RunSignal:
         self._fired: threading.Event | None = None
         self._heard: asyncio.Event | None = None
         self._due: tuple[tuple[float, Reason], ...] = ()
-        self._timers: tuple[asyncio.TimerHandle, ...] = ()
+        self._timers: tuple[Timer, ...] = ()
         self._cancel: Callable[[], object] | None = None
-        self._cancel_timer: asyncio.TimerHandle | None = None
+        self._cancel_timer: Timer | None = None
         self._in_store = 0
         self._is_cancel_due = False
         self._on_close: Callable[[], object] | None = None
@@ -138,7 +148,7 @@ class RunSignal:
             if after is not None:
                 seconds = max(after.total_seconds(), 0.0)
                 self._due += ((self._monotonic() + seconds, reason),)
-                self._timers += (self._loop.call_later(seconds, self.fire, reason),)
+                self._timers += (self._call_later(seconds, self.fire, reason),)
 
     def fire(self, reason: Reason, *, cancel_at: float | None = None, said: str = "") -> None:
         """Tell the run to stop. Without `cancel_at` (monotonic) the body has its grace from now. Any thread."""
@@ -252,14 +262,14 @@ class RunSignal:
         if self._cancel_timer is not None:
             self._cancel_timer.cancel()
         left = max(self.cancel_at - self._monotonic(), 0.0)
-        self._cancel_timer = self._loop.call_later(left, self._cancel_now)
+        self._cancel_timer = self._call_later(left, self._cancel_now)
 
     def _cancel_now(self) -> None:
         self._is_cancel_due = True
         self._do_cancel()
         if self._first is not Reason.DRAIN:
             # A body that is cancelled gets as long again to unwind; one that is only told has had its time.
-            self._cancel_timer = self._loop.call_later(self._grace if self.may_cancel else 0.0, self._close)
+            self._cancel_timer = self._call_later(self._grace if self.may_cancel else 0.0, self._close)
 
     def _do_cancel(self) -> None:
         if self.may_cancel and self._in_store == 0 and self._cancel is not None:

@@ -22,7 +22,9 @@ from ..lifecycle.drain import DrainBudget, DrainNotice
 from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
+from ..lifecycle.timers import Timers
 from ..observability.telemetry import Telemetry
+from ..steps.points import AtPoint
 from .arrival import once_there
 from .beside import Beside
 from .claim_loop import ClaimLoop
@@ -61,6 +63,8 @@ class Kit:
     beside: Callable[[], Beside]
     on_stall: Callable[[], None]
     on_asked: Callable[[str], None]
+    timers: Timers | None = None
+    at: AtPoint | None = None
 
 
 class Session:
@@ -284,6 +288,8 @@ class Session:
             pool=self._pool,
             scribe=self._scribe,
             monotonic=self._kit.monotonic,
+            timers=self._kit.timers,
+            at=self._kit.at,
         )
         return Bench(
             options=self._kit.options,
@@ -298,6 +304,8 @@ class Session:
             on_due=self._maintenance.due_in,
             on_wait=self._maintenance.wakes_in,
             on_fault=self.life.fail,
+            timers=self._kit.timers,
+            at=self._kit.at,
         )
 
     def _make_heartbeat(self) -> Heartbeat:

@@ -22,9 +22,11 @@ from ..lifecycle.drain import DrainNotice
 from ..lifecycle.role import Hooks, Life, Role
 from ..lifecycle.shutdown import ExitCode
 from ..lifecycle.status import HeldRun, Tally
+from ..lifecycle.timers import Timers
 from ..lifecycle.watchdog import briefly
 from ..observability.logging import flush_log
 from ..observability.telemetry import Telemetry
+from ..steps.points import AtPoint
 from .beside import Beside, OwnThread
 from .containment import contain_tasks
 from .lease import boot_clock
@@ -40,7 +42,8 @@ class Worker(Role):
     starts it by itself, `shutdown` drains it when the process is told to leave; with `drain_on_shutdown=False` nobody
     does, and whoever started it stops it. `on_drain_asked` hears, in a thread, why a drain is asked for through the
     store; without it the process is told where there is a `shutdown`, and else the worker drains by itself. The
-    heartbeat runs in a `beside` of each life's own.
+    heartbeat runs in a `beside` of each life's own. A test kit moves the runs' `timers` with its clock and stands `at`
+    the points of each attempt.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Worker(Role):
         clock: Callable[[], float] | None = None,
         end: Callable[[int], object] = os._exit,
         beside: Callable[[], Beside] = OwnThread,
+        timers: Timers | None = None,
+        at: AtPoint | None = None,
         name: str = "worker",
         shutdown: Hooks | None = None,
         drain_on_shutdown: bool = True,
@@ -80,6 +85,8 @@ class Worker(Role):
             beside=beside,
             on_stall=self._stalled,
             on_asked=self._asked,
+            timers=timers,
+            at=at,
         )
         self._on_drain_asked = on_drain_asked or (None if self._hooks is None else self._hooks.request)
         self._loop: asyncio.AbstractEventLoop | None = None

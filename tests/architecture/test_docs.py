@@ -19,6 +19,7 @@ from app.handlers import demo
 from app.jobs import JobHandle, Registry
 from app.observability.metrics import Metrics
 from app.settings import environment_names
+from app.testing.stores import URL_VARIABLE
 from docs import generate
 from tests.support.source import CHECKOUT as ROOT
 from tests.support.source import python_files, relative, tree_of
@@ -110,7 +111,7 @@ def test_each_error_code_has_one_section_with_a_repair() -> None:
 
 def test_pages_name_no_error_code_that_does_not_exist() -> None:
     looks_like_code = re.compile(r"`([A-Z]{2,}(?:_[A-Z]+)+)`")
-    settings = {name.removeprefix("OUTLAST_") for name in environment_names().values()}
+    settings = {name.removeprefix("OUTLAST_") for name in (*environment_names().values(), URL_VARIABLE)}
     allowed = CODES | settings | {"OUTLAST_" + name for name in settings} | {"OUTCOME_RULES", "POSTGRES_PASSWORD"}
     for page in PAGES:
         unknown = set(looks_like_code.findall(_text(page))) - allowed
@@ -165,7 +166,7 @@ def test_make_targets_in_the_pages_exist() -> None:
 
 
 def test_settings_in_the_pages_exist() -> None:
-    known = set(environment_names().values())
+    known = {*environment_names().values(), URL_VARIABLE}
     for page in PAGES:
         named = set(re.findall(r"\bOUTLAST_[A-Z_]+\b", _text(page)))
         assert named <= known, f"{relative(page)}: {sorted(named - known)}"

@@ -95,3 +95,18 @@ def test_a_module_beside_the_caller_is_found_by_the_installed_script(elsewhere: 
     done = outlast(elsewhere, "worker", OUTLAST_JOBS="shop.jobs", OUTLAST_DATABASE_URL="redis://localhost/0")
     assert done.returncode == 64
     assert "NOT_IMPLEMENTED" in done.stderr
+
+
+def test_the_test_kit_is_installed_with_its_plugin(elsewhere: Path) -> None:
+    (elsewhere / "test_shop.py").write_text(
+        "from outlast.jobs import job\n"
+        "from outlast.testing import Env, crash_everywhere\n"
+        "@job('shop.double')\nasync def double(number: int) -> int:\n    return number * 2\n"
+        "async def test_double(env: Env) -> None:\n"
+        "    assert await env.result(await double.enqueue({'number': 4})) == 8\n"
+        "async def test_crashes() -> None:\n    await crash_everywhere(double, {'number': 4})\n"
+    )
+    options = ["-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "-c", os.devnull, "--rootdir", str(elsewhere)]
+    done = run(elsewhere, "-m", "pytest", *options, "test_shop.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
