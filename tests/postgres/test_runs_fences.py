@@ -20,12 +20,13 @@ from tests.conformance.runs import (
     called,
     die,
     enlist,
+    order,
     state_of,
     steps,
     suspended,
     the_wait,
 )
-from tests.conformance.versions import diverged
+from tests.conformance.versions import diverged, handed_back
 from tests.support.drivers import ERROR, PostgresEnv, postgres_env
 
 pytestmark = pytest.mark.postgres
@@ -100,3 +101,13 @@ async def test_a_run_is_told_of_a_failed_child_once(store: PostgresEnv) -> None:
     driver: Any = store.driver
     assert await wake_parents(driver._db, [child.token.job_id]) == 0
     assert await state_of(store, parent.token.job_id) is State.SUSPENDED
+
+
+async def test_a_handed_back_job_with_another_life_is_for_everybody(store: PostgresEnv) -> None:
+    """Cancelled and retried, under the very claim number it was handed back with."""
+    held, _, new = await handed_back(store)
+    await store.driver.cancel(held.token.job_id, reason="no")
+    await store.driver.retry(held.token.job_id)
+    await store.advance(HOUR)
+    assert await store.driver.release_due() == 0
+    assert await order(store, new) == [held.token.job_id]
