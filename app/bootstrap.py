@@ -181,7 +181,7 @@ def build_services(
 ) -> HttpServices:
     """Build what the HTTP routes are given."""
     catalogue, streams = TypeCatalogue(driver), JobStreams(driver)
-    waiters = ResultWaiters(driver, beside=streams.on_wake)
+    waiters = ResultWaiters(driver)
     jobs = build_jobs(settings, driver, outbox, telemetry, catalogue=catalogue, waiters=waiters)
     return HttpServices(
         jobs=jobs,

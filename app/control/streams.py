@@ -20,6 +20,7 @@ from .changes import Follower, Look, News, Position, look_at
 _POLL_SECONDS = 1.0
 # Between two looks, however often the bell rings.
 _BREATH_SECONDS = 0.25
+_NEWS = frozenset({Wake.FINISHED, Wake.READY, Wake.DELAYED, Wake.REVOKED})
 _MOST = 256
 _MOST_EACH = 20
 
@@ -93,13 +94,14 @@ class JobStreams:
             self._leave(job_id, stream)
 
     async def run(self) -> None:
-        """Serve the streams until `stop`."""
-        while not self._is_closing:
-            await self._someone_follows.wait()
-            await self._next_look()
-            for job_id in tuple(self._streams):
-                if not self._is_closing:
-                    await self._read(job_id)
+        """Serve the streams until `stop`; one connection listens for all of them."""
+        async with self._driver.listen(self.on_wake, news=_NEWS):
+            while not self._is_closing:
+                await self._someone_follows.wait()
+                await self._next_look()
+                for job_id in tuple(self._streams):
+                    if not self._is_closing:
+                        await self._read(job_id)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

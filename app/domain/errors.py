@@ -114,10 +114,10 @@ class JobUnknown(OutlastError):
 
 
 class JobTimeout(OutlastError):
-    """The attempt ran longer than its timeout or deadline."""
+    """The attempt ran longer than its timeout or deadline; or a result was awaited, and the job did not end in time."""
 
     code = "JOB_TIMEOUT"
-    title = "The attempt ran out of time"
+    title = "Time ran out"
 
 
 class JobExpired(OutlastError):

@@ -34,7 +34,16 @@ class Stager(Protocol[TxT_contra]):
         ...
 
 
-class OutboxStore(Stager[TxT_contra], Protocol[TxT_contra]):
+@runtime_checkable
+class StagedReader(Protocol):
+    """Tells what becomes of staged rows; every outbox does."""
+
+    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
+        """Give the row that waits here under this id, to be published or for an operator; None where none does."""
+        ...
+
+
+class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
     """The staged rows of one database."""
 
     async def open(self) -> None:
@@ -90,10 +99,6 @@ class OutboxStore(Stager[TxT_contra], Protocol[TxT_contra]):
 
     async def forwarded(self, staged_id: JobId) -> JobId | None:
         """Give the job that stands for a staged id in this database, None where none does."""
-        ...
-
-    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
-        """Give the row that waits here under this id, to be published or for an operator; None where none does."""
         ...
 
 

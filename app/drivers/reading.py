@@ -49,6 +49,14 @@ class ReadStore(Protocol):
         """Say which of these jobs are terminal or gone; one statement for all waiters of a process."""
         ...
 
+    async def until_finished(self, job_id: JobId) -> None:
+        """Return as soon as a job is terminal or gone, which it may be already. Bound it with `asyncio.timeout`.
+
+        However many wait in a process, one connection listens for all of them, and polling makes up for what it does
+        not hear; while the store is away they wait on. `DRIVER_UNAVAILABLE` when the driver is closed meanwhile.
+        """
+        ...
+
     async def stats(self) -> Stats:
         """Count jobs by state and queue."""
         ...

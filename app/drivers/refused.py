@@ -195,6 +195,9 @@ class RefusedDriver:
     async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
         raise self._refusal()
 
+    async def until_finished(self, job_id: JobId) -> None:
+        raise self._refusal()
+
     async def stats(self) -> Stats:
         raise self._refusal()
 

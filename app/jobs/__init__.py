@@ -10,11 +10,14 @@ from .exits import RetryAfter, Snooze, Terminal
 from .handle import JobHandle, job
 from .planned import Limit, Rate, schedule
 from .registry import Registry
+from .results import EnqueuedJob, JobRef
 
 __all__ = [
     "Client",
+    "EnqueuedJob",
     "JobContext",
     "JobHandle",
+    "JobRef",
     "Limit",
     "Rate",
     "Registry",

@@ -12,17 +12,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..domain.errors import DriverUnavailable, OutboxNoTx, RequestInvalid
-from ..domain.job import Enqueued, NewJob
+from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.outbox import OutboxId, StagedJob
+from ..domain.snapshot import JobView
 from ..drivers.outbox import Stager, outbox_of
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
 from .admission import Admission
 from .jobtype import JobType
 from .request import EnqueueRequest
+from .results import Results
 
 # What each call to the store is made inside of: a run holds its own cancellation back there.
 Guard: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -123,6 +126,10 @@ class Client:
         jobs = [self.admit(job_type, request) for request in requests]
         stager.stage_now(session, jobs)
         return _staged(jobs)
+
+    async def ended(self, job_id: JobId, *, timeout: timedelta | None) -> JobView:  # noqa: ASYNC109 - says what was waited for
+        """Give a job once it is terminal, or the one that its staged id led to. Raises what `Results.ended` raises."""
+        return await Results(self._driver, self._stager).ended(job_id, timeout)
 
     def _outbox(self) -> Stager[Any]:
         if self._stager is None:

@@ -12,23 +12,28 @@ from typing import Any, Protocol, TypeVar, Unpack, cast
 from uuid import UUID
 
 from ..domain.errors import RequestInvalid
-from ..domain.job import ClaimedJob, Enqueued, JobId, RunId
+from ..domain.job import ClaimedJob, JobId, RunId
 from ..domain.json_text import decode
 from ..steps.api import Steps
 from .options import EnqueueOptions
+from .results import EnqueuedJob
 from .signal import RunSignal
 
 PayloadT_contra = TypeVar("PayloadT_contra", contravariant=True)
 PayloadT = TypeVar("PayloadT")
+ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 IdT = TypeVar("IdT", bound=UUID)
 
 _NO_META: Mapping[str, object] = MappingProxyType({})
 
 
-class Enqueueable(Protocol[PayloadT_contra]):
+class Enqueueable(Protocol[PayloadT_contra, ResultT_co]):
     """A job type that can be enqueued; every handle is one."""
 
-    def enqueue(self, payload: PayloadT_contra, **options: Unpack[EnqueueOptions]) -> Coroutine[Any, Any, Enqueued]:
+    def enqueue(
+        self, payload: PayloadT_contra, **options: Unpack[EnqueueOptions]
+    ) -> Coroutine[Any, Any, EnqueuedJob[ResultT_co]]:
         """Enqueue one job."""
         ...
 
@@ -175,12 +180,13 @@ class JobContext:
         return self.claim_no
 
     async def enqueue(
-        self, job: Enqueueable[PayloadT], payload: PayloadT, **options: Unpack[EnqueueOptions]
-    ) -> Enqueued:
+        self, job: Enqueueable[PayloadT, ResultT], payload: PayloadT, **options: Unpack[EnqueueOptions]
+    ) -> EnqueuedJob[ResultT]:
         """Enqueue a job linked to this one as its parent with the current client, without waiting for it.
 
-        An attempt that is repeated enqueues again: give an `idempotency_key` where that matters. Raises what
-        `handle.enqueue` raises.
+        Awaiting its result here holds a place of the worker, for ever if the job needs that very place:
+        `ctx.step.call` gives it back meanwhile. An attempt that is repeated enqueues again: give an `idempotency_key`
+        where that matters. Raises what `handle.enqueue` raises.
         """
         options["parent_id"] = self.id
         return await job.enqueue(payload, **options)

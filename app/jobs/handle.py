@@ -9,13 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
+from uuid import UUID
 
 from pydantic import BaseModel
 
 from ..domain.errors import JobNameTaken, SettingsInvalid
-from ..domain.job import NAME_PATTERN, ClaimedJob, Enqueued, NewJob
+from ..domain.job import NAME_PATTERN, ClaimedJob, Enqueued, JobId, NewJob
 from ..domain.outbox import StagedJob
 from ..steps.values import from_text
 from .client import current_client
@@ -24,6 +26,7 @@ from .enqueue import request_of, requests_of, session_of
 from .jobtype import JobType
 from .options import EnqueueOptions, ManyOptions, StageManyOptions, StageOptions
 from .policy import JobPolicy, PolicyOptions, is_name
+from .results import EnqueuedJob, JobRef, awaitable, result_of
 from .signature import BodySignature, place, read_signature, title
 
 PayloadT = TypeVar("PayloadT")
@@ -82,17 +85,18 @@ class JobHandle(Generic[PayloadT, ResultT]):
         return JobType.of_handle(self)
 
     @overload
-    async def enqueue(self, payload: PayloadT, **options: Unpack[EnqueueOptions]) -> Enqueued: ...
+    async def enqueue(self, payload: PayloadT, **options: Unpack[EnqueueOptions]) -> EnqueuedJob[ResultT]: ...
 
     @overload
     async def enqueue(self, payload: PayloadT, **options: Unpack[StageOptions]) -> StagedJob: ...
 
-    async def enqueue(self, payload: PayloadT, **options: Any) -> Enqueued | StagedJob:
+    async def enqueue(self, payload: PayloadT, **options: Any) -> EnqueuedJob[ResultT] | StagedJob:
         """Enqueue one job with the current client; durable when this returns, or with the caller's commit.
 
         `payload` is the body's model, or a mapping of its fields. An idempotency key that is taken gives the job that
-        holds it with `deduped`. With a `session`, or while the client's `current_session` gives one, the job is staged
-        in that transaction: its commit publishes the job, its rollback leaves nothing, and the answer is a `StagedJob`.
+        holds it with `deduped`. `await answer.result(timeout=…)` waits for the job's end, see `result`. With a
+        `session`, or while the client's `current_session` gives one, the job is staged in that transaction: its commit
+        publishes the job, its rollback leaves nothing, and the answer is a `StagedJob`.
 
         Raises:
             DriverUnavailable: no client is set, or the store cannot be reached.
@@ -105,13 +109,14 @@ class JobHandle(Generic[PayloadT, ResultT]):
         """
         client, session = current_client(), session_of(options)
         if session is None:
-            return await client.enqueue(self.job_type, request_of(self, payload, options))
+            answer = await client.enqueue(self.job_type, request_of(self, payload, options))
+            return awaitable(answer, self, client)
         return (await client.stage(self.job_type, [request_of(self, payload, options)], session))[0]
 
     @overload
     async def enqueue_many(
         self, payloads: Sequence[PayloadT], **options: Unpack[ManyOptions]
-    ) -> tuple[Enqueued, ...]: ...
+    ) -> tuple[EnqueuedJob[ResultT], ...]: ...
 
     @overload
     async def enqueue_many(
@@ -120,7 +125,7 @@ class JobHandle(Generic[PayloadT, ResultT]):
 
     async def enqueue_many(
         self, payloads: Sequence[PayloadT], **options: Any
-    ) -> tuple[Enqueued, ...] | tuple[StagedJob, ...]:
+    ) -> tuple[EnqueuedJob[ResultT], ...] | tuple[StagedJob, ...]:
         """Enqueue up to 50,000 jobs, all or none, with options that hold for each; answers in order.
 
         Staged like `enqueue` with a session. Raises what `enqueue` raises.
@@ -128,7 +133,8 @@ class JobHandle(Generic[PayloadT, ResultT]):
         client, session = current_client(), session_of(options)
         requests = requests_of(self, payloads, options)
         if session is None:
-            return await client.enqueue_many(self.job_type, requests)
+            answers = await client.enqueue_many(self.job_type, requests)
+            return tuple(awaitable(answer, self, client) for answer in answers)
         return await client.stage(self.job_type, requests, session)
 
     def stage(self, payload: PayloadT, **options: Unpack[StageOptions]) -> StagedJob:
@@ -149,6 +155,39 @@ class JobHandle(Generic[PayloadT, ResultT]):
         if self.job_type.tenant_rule is None:
             given.setdefault("tenant", parent.tenant)
         return current_client().admit(self.job_type, request_of(self, payload, given))
+
+    def job(self, job_id: JobId | UUID) -> JobRef[ResultT]:
+        """Give a job of this type by its id, to await its `result` with the client that is current now.
+
+        Raises:
+            DriverUnavailable: no client is set.
+        """
+        return JobRef(id=JobId(job_id), job_type=self, client=current_client())
+
+    async def result(
+        self,
+        job: JobId | UUID | Enqueued | StagedJob | JobRef[ResultT],
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - a wait that ends says what it waited for
+    ) -> ResultT:
+        """Wait until a job of this type has ended and give what its body returned, by the return annotation.
+
+        At most `timeout`, None: for ever; zero looks once. The id of a staged job leads to the job that it became,
+        or that its key led to; await it after the commit. Waiting holds no connection, and giving up changes nothing
+        about the job. In a body it holds a place of the worker: `ctx.step.call` does not.
+
+        Raises:
+            JobFailed: the job is dead or cancelled. Details: `job_id`, `state`, `reason` and the last attempt's
+                `error`.
+            JobTimeout: it did not end in time, and goes on. Details: `job_id`, `state`, which is `staged` where no
+                relay has published it.
+            JobNotFound: there is no such job, or it is purged. Where its staged row was refused, the refusal's own
+                error.
+            ResultInvalid: what is stored does not fit the return annotation.
+            RequestInvalid: it is a job of another type.
+            DriverUnavailable: no client is set, or the store was away for seconds, or was closed.
+        """
+        return await result_of(current_client(), self, job, timeout)
 
     def result_of(self, text: str | None) -> ResultT:
         """Give the result of a job of this type from its stored text.

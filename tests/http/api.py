@@ -76,7 +76,7 @@ class Api:
         self.is_draining = False
         self.is_started = True
         self.streams = JobStreams(env.driver)
-        self.waiters = ResultWaiters(env.driver, beside=self.streams.on_wake)
+        self.waiters = ResultWaiters(env.driver)
         self.leaving = Shutdown(drain_seconds=25, telemetry=self.telemetry)
         catalogue = TypeCatalogue(env.driver)
         jobs = JobControl(

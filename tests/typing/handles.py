@@ -12,8 +12,8 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from app.domain.job import Enqueued
-from app.jobs import JobContext, JobHandle, RetryAfter, RetryPolicy, Snooze, StagedJob, job
+from app.domain.job import JobId
+from app.jobs import EnqueuedJob, JobContext, JobHandle, JobRef, RetryAfter, RetryPolicy, Snooze, StagedJob, job
 
 
 class Receipt(BaseModel):
@@ -81,10 +81,12 @@ async def handles_are_called_as_their_functions(ctx: JobContext) -> None:
 
 
 async def enqueue_takes_the_payload_and_known_options(ctx: JobContext) -> None:
-    assert_type(await send.enqueue(Receipt(order_id=1)), Enqueued)
-    assert_type(await send.enqueue_many([Receipt(order_id=1)], priority=3), tuple[Enqueued, ...])
-    assert_type(await ctx.enqueue(total, Receipt(order_id=1), delay=timedelta(hours=1)), Enqueued)
-    assert_type(await sweep.enqueue({"year": 2026}, idempotency_key="2026", on_conflict="error"), Enqueued)
+    assert_type(await send.enqueue(Receipt(order_id=1)), EnqueuedJob[Sent])
+    assert_type(await send.enqueue_many([Receipt(order_id=1)], priority=3), tuple[EnqueuedJob[Sent], ...])
+    assert_type(await ctx.enqueue(total, Receipt(order_id=1), delay=timedelta(hours=1)), EnqueuedJob[list[int]])
+    assert_type(
+        await sweep.enqueue({"year": 2026}, idempotency_key="2026", on_conflict="error"), EnqueuedJob[dict[str, int]]
+    )
     await send.enqueue(3)  # type: ignore[call-overload] # no receipt
     await send.enqueue(Sent(number="1"))  # type: ignore[call-overload] # another model
     await send.enqueue_many([Sent(number="1")])  # type: ignore[list-item] # another model
@@ -104,6 +106,21 @@ async def staging_answers_with_a_staged_job(session: object) -> None:
     assert_type(send.stage(Receipt(order_id=1), session=session, idempotency_key="x"), StagedJob)
     await send.enqueue(Receipt(order_id=1), mode="maybe")  # type: ignore[call-overload] # unknown word
     send.stage(3, session=session)  # type: ignore[arg-type] # no receipt
+
+
+async def results_are_typed_by_the_handle(job_id: JobId, staged: StagedJob) -> None:
+    assert_type(await (await send.enqueue(Receipt(order_id=1))).result(timeout=timedelta(seconds=9)), Sent)
+    assert_type(await send.result(job_id), Sent)
+    assert_type(await total.result(staged, timeout=None), list[int])
+    assert_type(await sweep.job(job_id).result(), dict[str, int])
+    assert_type([await one.result() for one in await archive.enqueue_many([{"year": 2026}])], list[str])
+    nothing: EnqueuedJob[None] = await print_one.enqueue(Receipt(order_id=1))
+    await nothing.result()
+    known: JobRef[object] = send.job(job_id)
+    await known.result(timeout=9)  # type: ignore[arg-type] # no unit
+    await total.result("0190")  # type: ignore[arg-type] # no id
+    await send.result(sweep.job(job_id))  # type: ignore[arg-type] # another type's job
+    (await send.enqueue(Receipt(order_id=1))).result()  # type: ignore[unused-coroutine] # not awaited
 
 
 def declarations_are_checked() -> None:

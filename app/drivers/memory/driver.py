@@ -30,6 +30,7 @@ from ...domain.snapshot import (
 )
 from ...domain.step import RetryMode
 from ..capabilities import Capabilities
+from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from ..reading import ListQuery
 from . import (
@@ -59,6 +60,7 @@ class MemoryDriver(MemoryRuns):
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(Store(clock or SystemClock()))
         self.outbox = MemoryOutbox(self._store)
+        self._finishes = Finishes(self)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -68,10 +70,12 @@ class MemoryDriver(MemoryRuns):
     async def open(self) -> None:
         """Take calls; rows from before a close are still there."""
         self._store.is_closed = False
+        self._finishes.open()
 
     async def close(self) -> None:
         """Refuse every call from now on with `DRIVER_UNAVAILABLE`."""
         self._store.is_closed = True
+        await self._finishes.close()
 
     async def ping(self) -> None:
         """Answer, unless closed."""
@@ -208,6 +212,10 @@ class MemoryDriver(MemoryRuns):
     async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
         """Say which jobs are terminal or gone."""
         return read.finished_among(self._store, job_ids)
+
+    async def until_finished(self, job_id: JobId) -> None:
+        """Return as soon as a job is terminal or gone."""
+        await self._finishes.until(job_id)
 
     async def stats(self) -> Stats:
         """Count jobs."""

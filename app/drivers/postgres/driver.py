@@ -33,6 +33,7 @@ from ...domain.snapshot import (
 )
 from ...domain.step import RetryMode
 from ..capabilities import Capabilities
+from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from ..reading import ListQuery
 from . import (
@@ -83,6 +84,7 @@ class PostgresDriver(RunVerbs):
     ) -> None:
         super().__init__(Database(engine, schema, is_alone=owns_engine))
         self.outbox = PostgresOutbox(self._db, rings=self._db)
+        self._finishes = Finishes(self)
         self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
         self._owns_engine = owns_engine
@@ -108,6 +110,7 @@ class PostgresDriver(RunVerbs):
     async def close(self) -> None:
         """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""
         self.outbox.ring_on(None)
+        await self._finishes.close()
         await self._lane.close()
         await self._steps.close()
         await self._db.close()
@@ -255,6 +258,10 @@ class PostgresDriver(RunVerbs):
     async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
         """Say which jobs have ended."""
         return await describe.finished_among(self._db, job_ids)
+
+    async def until_finished(self, job_id: JobId) -> None:
+        """Return as soon as a job has ended."""
+        await self._finishes.until(job_id)
 
     async def stats(self) -> Stats:
         """Count jobs."""
