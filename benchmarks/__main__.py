@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import drain, enqueue, flatness, latency, relay
+from . import drain, enqueue, flatness, latency, relay, runs
 from .bed import Bed, bed
 from .page import Figure, write_page
 
@@ -19,7 +19,7 @@ PAGE = Path("docs/performance.md")
 _Row = Callable[[Bed], Awaitable[list[Figure]]]
 
 
-def _rate(name: str, goal: str, ours: float, raw: float) -> Figure:
+def _rate(name: str, goal: str, ours: float, raw: float | None) -> Figure:
     return Figure(name=name, unit="jobs/s", goal=goal, ours=ours, raw=raw)
 
 
@@ -79,10 +79,23 @@ async def _relay(bed: Bed) -> list[Figure]:
     return [_rate("relay, one database, one relay", "≥ 10,000", *await relay.publish(bed, rows=30_000))]
 
 
+async def _runs(bed: Bed) -> list[Figure]:
+    raw = await runs.by_statements(bed, jobs=20_000)
+    ours, wal = await runs.by_workers(bed, jobs=20_000, concurrency=200)
+    suspended, woken = await runs.asleep_and_awake(bed, jobs=5_000, concurrency=200)
+    return [
+        _rate("five steps, one worker process", "≥ 50 % of bare", ours, raw),
+        Figure(name="WAL of a run of five steps", unit="bytes", goal="", ours=wal),
+        _rate("suspend, one worker process", "", suspended, None),
+        _rate("wake when due", "", woken, None),
+    ]
+
+
 ROWS: dict[str, tuple[_Row, int]] = {
     "enqueue": (_enqueue, 3),
     "drain": (_drain, 3),
     "relay": (_relay, 3),
+    "runs": (_runs, 3),
     "latency": (_latency, 1),
     "flatness": (_flatness, 1),
 }

@@ -21,7 +21,7 @@ from .work import NAME, new_jobs
 WHOLE = (["default"], [-32768], [0], [32767])
 
 # What piles up beside the measured jobs has a later priority, or no worker.
-_SPAN = """
+SPAN = """
 select extract(epoch from max(finished_at) - min(started_at))::float from outlast.finished f
 where finished_at >= $1 and exists (select from outlast.job j where j.id = f.job_id and j.priority = 5)"""
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,11 +44,13 @@ async def by_workers(bed: Bed, *, jobs: int, processes: int, concurrency: int) -
         return await drained(url, raw, jobs=jobs, processes=processes, concurrency=concurrency)
 
 
-async def drained(url: str, raw: Any, *, jobs: int, processes: int, concurrency: int) -> tuple[float, float]:
+async def drained(
+    url: str, raw: Any, *, jobs: int, processes: int, concurrency: int, kind: str = "noop"
+) -> tuple[float, float]:
     """Give the same in a database that may hold other things."""
     await fill(url, jobs)
     await raw.execute("insert into outlast.queue(name, paused_at) values ('default', outlast.clock())")
-    workers = [await start_worker(url, concurrency) for _ in range(processes)]
+    workers = [await start_worker(url, concurrency, kind) for _ in range(processes)]
     before, began = await wal_position(raw), await raw.fetchval("select outlast.clock()")
     await raw.execute("delete from outlast.queue")
     await raw.execute("select pg_notify('outlast_ready', '')")
@@ -58,7 +60,7 @@ async def drained(url: str, raw: Any, *, jobs: int, processes: int, concurrency:
     for worker in workers:
         worker.terminate()
     await asyncio.gather(*(worker.communicate() for worker in workers))
-    return jobs / float(await raw.fetchval(_SPAN, began)), wal
+    return jobs / float(await raw.fetchval(SPAN, began)), wal
 
 
 async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
@@ -74,7 +76,7 @@ async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
                 if len(rows) == 1:
                     break
                 await raw.fetch(SETTLE_DONE, *settled(rows[1:], worker))
-            return jobs / float(await raw.fetchval(_SPAN, EVER))
+            return jobs / float(await raw.fetchval(SPAN, EVER))
 
 
 def settled(rows: list[Any], worker: WorkerId) -> list[Any]:

@@ -1,6 +1,8 @@
-"""The job every throughput figure runs: it does nothing, through everything a real one goes through."""
+"""The jobs of throughput figures: they do nothing, through everything a real one goes through."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 from pydantic import BaseModel
 
@@ -16,3 +18,23 @@ class Nothing(BaseModel):
 @job("bench.noop")
 async def noop(ctx: JobContext, payload: Nothing) -> None:
     """Do nothing."""
+
+
+STEPS = 5
+
+
+@job("bench.noop")
+async def five_steps(ctx: JobContext, payload: Nothing) -> None:
+    """Do nothing, five times, each recorded."""
+    for number in range(STEPS):
+        await ctx.step.run(f"step {number}", _same, number)
+
+
+@job("bench.noop")
+async def nap(ctx: JobContext, payload: Nothing) -> None:
+    """Wait, longer than any measurement lasts."""
+    await ctx.step.sleep("nap", timedelta(hours=1))
+
+
+async def _same(number: int) -> int:
+    return number

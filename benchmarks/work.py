@@ -1,7 +1,7 @@
-"""Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY [notes]`.
+"""Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY KIND`.
 
-With `notes` its jobs note when their bodies begin, by the clock all processes of a machine share, and it prints that
-when it leaves.
+Its jobs do nothing (`noop`), have five steps (`steps`), wait for an hour (`naps`), or (`notes`) note when their bodies
+begin, by the clock all processes of a machine share; it prints that when it leaves.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from app.worker.options import WorkerOptions
 from app.worker.worker import Worker
 
 from .bed import driver_on
-from .jobs import Nothing, noop
+from .jobs import Nothing, five_steps, nap, noop
 
 NAME = "bench.noop"
+_KINDS = {"noop": noop, "steps": five_steps, "naps": nap}
 
 
 def new_jobs(count: int, *, padding: int = 0, priority: int = 5) -> list[NewJob]:
@@ -68,7 +69,7 @@ def build_worker(driver: JobDriver, concurrency: int, *, registry: Registry | No
     )
 
 
-async def _serve(url: str, concurrency: int, *, notes: bool) -> None:
+async def _serve(url: str, concurrency: int, kind: str) -> None:
     leave = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave.set)
     began: dict[str, float] = {}
@@ -78,16 +79,16 @@ async def _serve(url: str, concurrency: int, *, notes: bool) -> None:
         began[str(ctx.id)] = time.perf_counter()
 
     async with driver_on(url) as driver:
-        worker: Role = build_worker(driver, concurrency, registry=Registry([note]) if notes else None)
+        worker: Role = build_worker(driver, concurrency, registry=Registry([_KINDS.get(kind, note)]))
         await worker.start()
         settle_heap()
         print("ready", flush=True)
         await leave.wait()
         await worker.stop()
-    if notes:
+    if kind == "notes":
         print(json.dumps(began), flush=True)
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(sys.argv[1], int(sys.argv[2]), notes="notes" in sys.argv[3:]))
+        runner.run(_serve(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

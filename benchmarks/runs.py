@@ -1,0 +1,81 @@
+"""Run figures: jobs of five steps beside the bare statements for the same writes, and runs that wait and are woken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any
+
+from app.domain.job import WorkerId
+from app.domain.step import StepKind
+from app.drivers.postgres.claim import CLAIM_ONE
+from app.drivers.postgres.resolve import KIND_CODES
+from app.drivers.postgres.settle import SETTLE_DONE
+from app.drivers.postgres.steps import RECORD
+
+from .bed import Bed, driver_on, raw_on
+from .drain import EVER, SPAN, WHOLE, bench_worker, drained, fill, settled, start_worker
+from .jobs import STEPS
+from .work import NAME
+
+_ASLEEP = "select count(*) from outlast.suspended"
+_OVER = "update outlast.wait set due_at = outlast.clock()"
+
+
+async def by_workers(bed: Bed, *, jobs: int, concurrency: int) -> tuple[float, float]:
+    """Give five-step runs a second, and WAL bytes a run, of one worker process that finds a backlog."""
+    async with bed.fresh("bench_runs") as url, raw_on(url) as raw:
+        return await drained(url, raw, jobs=jobs, processes=1, concurrency=concurrency, kind="steps")
+
+
+async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
+    """Give the same of claim, five records and settle alone, on one bare connection."""
+    async with bed.fresh("bench_runs_raw") as url:
+        await fill(url, jobs)
+        async with driver_on(url) as driver:
+            worker = await driver.register_worker(bench_worker())
+        async with raw_on(url) as raw:
+            name_id = await raw.fetchval("select id from outlast.job_name where name = $1", NAME)
+            while True:
+                rows = await raw.fetch(CLAIM_ONE, worker, ["default"], [batch], [name_id], batch, False, *WHOLE)
+                if len(rows) == 1:
+                    break
+                for number in range(STEPS):
+                    await raw.fetch(RECORD, *_recorded(rows[1:], worker, number))
+                await raw.fetch(SETTLE_DONE, *settled(rows[1:], worker))
+            return jobs / float(await raw.fetchval(SPAN, EVER))
+
+
+def _recorded(rows: list[Any], worker: WorkerId, number: int) -> list[list[object]]:
+    """Give the binds of one step of each claim."""
+    return [
+        [row["job_id"] for row in rows],
+        [row["seq"] for row in rows],
+        [row["claim_no"] for row in rows],
+        [worker] * len(rows),
+        [f"step {number}"] * len(rows),
+        [KIND_CODES[StepKind.RUN]] * len(rows),
+        [""] * len(rows),
+        [number] * len(rows),
+        [str(number)] * len(rows),
+        [timedelta()] * len(rows),
+    ]
+
+
+async def asleep_and_awake(bed: Bed, *, jobs: int, concurrency: int, batch: int = 1_000) -> tuple[float, float]:
+    """Give runs a second that one worker process suspends, and that `wake` makes ready once all are due."""
+    async with bed.fresh("bench_naps") as url, raw_on(url) as raw, driver_on(url) as driver:
+        await fill(url, jobs)
+        began = time.perf_counter()
+        worker = await start_worker(url, concurrency, "naps")
+        while await raw.fetchval(_ASLEEP) < jobs:
+            await asyncio.sleep(0.05)
+        suspended = jobs / (time.perf_counter() - began)
+        worker.terminate()
+        await worker.communicate()
+        await raw.execute(_OVER)
+        began = time.perf_counter()
+        while await driver.wake(batch) == batch:
+            pass
+        return suspended, jobs / (time.perf_counter() - began)
