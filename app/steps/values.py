@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -76,6 +78,8 @@ class Values:
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._adapters: dict[object, TypeAdapter[Any]] = {}
+        # Reading annotations costs more than the rest of a step; a function keeps those it was defined with.
+        self._of_functions: WeakKeyDictionary[Callable[..., object], TypeAdapter[Any]] = WeakKeyDictionary()
 
     def adapter_of(self, fn: Callable[..., object]) -> TypeAdapter[Any]:
         """Give what reads and writes the values that a function returns; plain JSON without an annotation.
@@ -83,7 +87,16 @@ class Values:
         Raises:
             SettingsInvalid: its return annotation cannot be resolved, or has no JSON form.
         """
-        return self._of_annotation(_returned_type(fn), fn)
+        while isinstance(fn, partial):
+            fn = fn.func
+        if isinstance(fn, MethodType):
+            fn = fn.__func__
+        if not isinstance(fn, FunctionType):
+            return self._of_annotation(_returned_type(fn), fn)
+        known = self._of_functions.get(fn)
+        if known is None:
+            known = self._of_functions[fn] = self._of_annotation(_returned_type(fn), fn)
+        return known
 
     def encode(self, adapter: TypeAdapter[Any], value: object, *, step: str) -> str | None:
         """Give the text of a step's value.
@@ -120,8 +133,6 @@ def _adapter(annotation: Any, fn: Callable[..., object]) -> TypeAdapter[Any]:  #
 
 def _returned_type(fn: Callable[..., object]) -> object:
     """Give the type of what awaiting or calling a function gives; Any where it does not say."""
-    while isinstance(fn, partial):
-        fn = fn.func
     if isinstance(fn, type):
         return fn
     target = inspect.unwrap(fn)
