@@ -20,7 +20,10 @@ from app.domain.state import LIVE, TERMINAL, DeadReason, State, is_legal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One move of a job's token; `source` is None for a new job, `target` None for a deleted one."""
+    """One move of a job's token; `source` is None for a new job, `target` None for a deleted one.
+
+    `is_snooze`: the run gave its worker back by itself, until later or until what it waits for.
+    """
 
     job: Hashable
     source: State | None
@@ -107,7 +110,7 @@ def fenced(moves: Iterable[Move]) -> None:
 def explained(starts: Sequence[Start], moves: Iterable[Move], ended: Mapping[Any, OutcomeKind]) -> None:
     """K3: every start but the first follows an end that allows another; `ended` is the ledger by job and number."""
     moves = list(moves)
-    snoozed = {(move.job, move.claim_no) for move in moves if move.target is State.DELAYED and move.is_snooze}
+    snoozed = {(move.job, move.claim_no) for move in moves if move.is_snooze}
     begun: dict[Hashable, list[int]] = defaultdict(list)
     for start in starts:
         begun[start.job].append(start.claim_no)

@@ -34,7 +34,8 @@ _AUDIT = """
 create table outlast.test_audit(
   id bigint generated always as identity primary key, txid bigint not null default txid_current(), place text not null,
   op text not null, job_id uuid, row jsonb not null, at timestamptz not null default clock_timestamp(),
-  began timestamptz not null default now(), seen pg_snapshot not null default pg_current_snapshot());
+  began timestamptz not null default now(), seen pg_snapshot not null default pg_current_snapshot(),
+  suspends bool not null default (current_query() like '%.suspended(job_id, queue, rank,%'));
 create function outlast.test_audit() returns trigger language plpgsql as $$
 declare r jsonb := to_jsonb(case when tg_op = 'DELETE' then old else new end);
 begin
@@ -42,7 +43,8 @@ begin
   return null;
 end $$;
 """
-_WATCHED = (*_STATE_OF, "finished", "live_key")
+_WATCHED = (*_STATE_OF, "finished", "live_key", "step")
+_NO_TOKENS = {"live_key", "step"}
 
 
 class Asked(Protocol):
@@ -57,7 +59,8 @@ class Asked(Protocol):
 class Write:
     """One audited row: written at `at` by a transaction that had begun at `began`; others are told by `seen`.
 
-    Instants are seconds since the epoch. `seen` is the snapshot of the audit itself: what had committed by then.
+    `suspends`: by the statement that suspends runs, or makes them ready at once. Instants are seconds since the epoch.
+    `seen` is the snapshot of the audit itself: what had committed by then.
     """
 
     id: int
@@ -69,6 +72,7 @@ class Write:
     at: float
     began: float
     seen: str
+    suspends: bool
 
 
 async def audit(database: Asked) -> None:
@@ -87,7 +91,7 @@ async def writes(database: Asked) -> list[Write]:
     """Give the second history in order."""
     rows = await database.fetch(
         "select id, txid, place, op, job_id, row::text, extract(epoch from at)::float8 as at,"
-        " extract(epoch from began)::float8 as began, seen::text from outlast.test_audit order by id"
+        " extract(epoch from began)::float8 as began, seen::text, suspends from outlast.test_audit order by id"
     )
     return [Write(**{**dict(row), "row": json.loads(row["row"])}) for row in rows]
 
@@ -96,7 +100,7 @@ def commits(history: Iterable[Write]) -> list[list[Move]]:
     """Join deletes and inserts of one transaction into moves: for each transaction its moves, in order."""
     parts: dict[int, dict[UUID, dict[str, Write]]] = {}
     for write in history:
-        if write.place == "live_key" or write.op == "UPDATE":
+        if write.place in _NO_TOKENS or write.op == "UPDATE":
             continue
         part = parts.setdefault(write.txid, {}).setdefault(write.job_id, {})
         assert write.op not in part, f"two moves of {write.job_id} in one transaction"
@@ -112,7 +116,7 @@ def _move(job_id: UUID, part: dict[str, Write]) -> Move:
         source=None if gone is None else _state(gone),
         target=None if came is None else _state(came),
         claim_no=row["claim_no"],
-        is_snooze=came is not None and came.place == "waiting" and row["reason"] == _SNOOZE,
+        is_snooze=came is not None and (came.suspends or (came.place == "waiting" and row["reason"] == _SNOOZE)),
     )
 
 
@@ -147,21 +151,12 @@ async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId
 
 async def _in_one_bucket(store: Store) -> None:
     """K1: every job is in exactly one bucket."""
-    doubled = await store.fetch(
-        "select job_id, count(*) from (select job_id from outlast.ready union all select job_id from outlast.waiting"
-        " union all select job_id from outlast.running union all select job_id from outlast.held"
-        " union all select job_id from outlast.suspended"
-        " union all select job_id from outlast.finished) t group by job_id having count(*) <> 1"
-    )
+    places = ("ready", "waiting", "running", "held", "suspended", "finished")
+    every = " union all ".join(f"select job_id from outlast.{place}" for place in places)
+    doubled = await store.fetch(f"select job_id, count(*) from ({every}) t group by job_id having count(*) <> 1")
     assert not doubled, f"jobs in more than one bucket: {doubled}"
-    homeless = await store.fetch(
-        "select id from outlast.job j where not exists (select from outlast.ready where job_id = j.id)"
-        " and not exists (select from outlast.waiting where job_id = j.id)"
-        " and not exists (select from outlast.running where job_id = j.id)"
-        " and not exists (select from outlast.suspended where job_id = j.id)"
-        " and not exists (select from outlast.held where job_id = j.id)"
-        " and not exists (select from outlast.finished where job_id = j.id)"
-    )
+    nowhere = " and ".join(f"not exists (select from outlast.{place} where job_id = j.id)" for place in places)
+    homeless = await store.fetch(f"select id from outlast.job j where {nowhere}")
     assert not homeless, f"jobs in no bucket: {homeless}"
 
 

@@ -16,6 +16,9 @@ def _beginning(sql: str) -> str:
 
 SETTLING = _beginning(SETTLE)
 CLAIMING = _beginning(CLAIM_ONE)
+_FENCED = "order by w.name for update)"
 TAKING = 'insert into "outlast".running'  # in a claim, alone or along with a settle
 ENQUEUING = 'insert into "outlast".job('
 ENDING = _beginning(END)
+# What a run of steps consists of: claims, what it reads of itself, records, suspensions, ends, and commits of several.
+RUNNING = (TAKING, 'insert into "outlast".step(', 'from "outlast".step s where', _FENCED, SETTLING, "COMMIT")
