@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
-from app.jobs import Registry
+from app.jobs import Client, Registry
 from app.observability.metrics import Metrics
 from app.observability.probe import Probe
 from app.observability.telemetry import Telemetry
@@ -49,6 +49,7 @@ async def hired(url: str, *, seed: int = 0, concurrency: int = 10) -> AsyncItera
         options=options,
         telemetry=telemetry,
         roll=random.Random(seed).random,
+        client=Client(driver),
     )
     try:
         await worker.start()

@@ -17,6 +17,7 @@ from tests.support.ledger import Ledger
 
 # Crashes are what these tests make; nothing is ever dead of them.
 PATIENT = RetryPolicy(max_attempts=5, max_crashes=1_000, backoff=timedelta(milliseconds=20), factor=1.0, jitter="none")
+POLL = timedelta(seconds=1)  # what a worker leaves untold when it dies is found by this search
 BOOKING = "create table booking(job_id uuid not null, claim_no int not null)"
 EVENT = "runs.go"
 STEPS = ("load", "nap", "child", "go", "book", "a", "b", "c")
@@ -45,7 +46,7 @@ def give_in_thread(ctx: JobContext, step: str, number: int) -> int:
     return number
 
 
-@job("runs.double", retry=PATIENT)
+@job("runs.double", retry=PATIENT, event_poll=POLL)
 async def double(ctx: JobContext, number: int) -> int:
     """Be a child that has a step of its own."""
     with effects(ctx):
@@ -53,7 +54,7 @@ async def double(ctx: JobContext, number: int) -> int:
         return loaded.number
 
 
-@job("runs.whole", retry=PATIENT)
+@job("runs.whole", retry=PATIENT, event_poll=POLL)
 async def whole(ctx: JobContext) -> list[object]:
     """Run a step, sleep, call a child, wait for an event, write in a transaction, and branch."""
     with effects(ctx):
@@ -76,7 +77,7 @@ async def whole(ctx: JobContext) -> list[object]:
 RESULT = '[1,42,{"by":"ann"},3,4,5]'
 
 
-@job("runs.wait", retry=PATIENT)
+@job("runs.wait", retry=PATIENT, event_poll=POLL)
 async def wait(ctx: JobContext, seconds: float | None = None, times: int = 1) -> list[object]:
     """Wait for events, one after the other, each for so many seconds at most."""
     timeout = None if seconds is None else timedelta(seconds=seconds)
@@ -87,7 +88,7 @@ async def wait(ctx: JobContext, seconds: float | None = None, times: int = 1) ->
         ]
 
 
-@job("runs.call", retry=PATIENT)
+@job("runs.call", retry=PATIENT, event_poll=POLL)
 async def call(ctx: JobContext) -> str:
     """Call a child, and tell how that went."""
     with effects(ctx):
