@@ -47,7 +47,13 @@ class History:
     def unasked(self, branch: str, asked: Container[str]) -> Record | None:
         """Give the first record within a branch whose name was not asked for."""
         left = [record for record in self._within(branch) if record.name not in asked]
-        return min(left, key=lambda record: record.place.number, default=None)
+
+        def order(record: Record) -> tuple[bool, int, str, int]:
+            number = number_in(branch, record.place)
+            return number is None, number or 0, record.place.branch, record.place.number
+
+        # What is recorded in a task of the body's own has no place in the order: it is named where nothing else is.
+        return min(left, key=order, default=None)
 
     def _within(self, branch: str) -> Iterator[Record]:
         return (record for record in self._by_name.values() if is_within(branch, record.place.branch))
