@@ -164,6 +164,8 @@ async def test_a_run_is_read_on_from_a_number(env: DriverEnv) -> None:
         rest = await env.driver.run(held.token.job_id, after=after)
         assert rest is not None
         assert (rest.history.steps, rest.lines, rest.progress) == (steps, kept, whole.progress)
+
+
 async def test_what_an_older_claim_said_beside_the_next_one_is_dropped(env: DriverEnv) -> None:
     """A worker sends together what its runs said, and may hold a job again that it had lost."""
     held = await env.running(await env.register())

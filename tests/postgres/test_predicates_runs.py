@@ -20,26 +20,11 @@ from tests.conformance.runs import (
     known,
     settle,
     state_of,
-    steps,
     suspend,
-    suspended,
 )
 from tests.postgres.arena import Arena, Seat
 
 pytestmark = pytest.mark.postgres
-
-
-async def test_a_wait_that_nobody_asks_for_any_more_wakes_nobody(arena: Arena) -> None:
-    worker = await enlist(arena)
-    await suspended(arena, a_sleep(), a_sleep("alarm", 1, delay=HOUR / 2), worker=worker)
-    await arena.advance(HOUR / 2)
-    assert await arena.driver.wake() == 1
-    held = await arena.claim_one(worker)
-    assert await suspend(arena, held, a_sleep("night", 2, delay=10 * HOUR)) is State.SUSPENDED
-    await arena.advance(HOUR)
-    assert await arena.driver.wake() == 1
-    assert await steps(arena, held.token.job_id) == ["alarm", "nap"]
-    assert await state_of(arena, held.token.job_id) is State.SUSPENDED
 
 
 async def test_a_failed_child_that_nobody_asks_for_any_more_is_not_looked_at_again(arena: Arena) -> None:
