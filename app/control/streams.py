@@ -20,7 +20,6 @@ from .changes import Follower, Look, News, Position, look_at
 _POLL_SECONDS = 1.0
 # Between two looks, however often the bell rings.
 _BREATH_SECONDS = 0.25
-_NEWS = frozenset({Wake.FINISHED, Wake.READY, Wake.DELAYED, Wake.REVOKED})
 _MOST = 256
 _MOST_EACH = 20
 
@@ -94,8 +93,8 @@ class JobStreams:
             self._leave(job_id, stream)
 
     async def run(self) -> None:
-        """Serve the streams until `stop`; one connection listens for all of them."""
-        async with self._driver.listen(self.on_wake, news=_NEWS):
+        """Serve the streams until `stop`, woken over the one connection that listens for all who wait."""
+        with self._driver.heard(self.on_wake):
             while not self._is_closing:
                 await self._someone_follows.wait()
                 await self._next_look()

@@ -1,6 +1,6 @@
-"""One look at the store for all who wait for jobs to finish: the loop behind a driver's `until_finished`.
+"""One look at the store for all who wait for jobs to finish, and one ear for all who follow them.
 
-Runs while somebody waits and a little longer, on the loop of those who wait. It asks about all their jobs in one
+The loop behind a driver's `until_finished` and `heard`. Runs while somebody waits or hears and a little longer, on the loop of those who wait. It asks about all their jobs in one
 statement, when the store says that something finished and, as a floor, by polling. Who waits holds no connection.
 Owned by the driver, whose close ends it.
 """
@@ -8,10 +8,10 @@ Owned by the driver, whose close ends it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import Context
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ..domain.errors import DriverUnavailable, OutlastError
 from ..domain.job import JobId
@@ -25,7 +25,10 @@ _FLOOR_SECONDS = 5.0
 _BREATH_SECONDS = 0.02
 # How long the listening connection outlives the last who waited: those who wait one after the other share it.
 LINGER_SECONDS = 30.0
-_NEWS = frozenset({Wake.FINISHED})
+_NEWS = frozenset({Wake.FINISHED, Wake.READY, Wake.DELAYED, Wake.REVOKED})
+_LOOKED_FOR = frozenset({Wake.FINISHED, Wake.LISTENING, Wake.LOST})
+
+Ear: TypeAlias = Callable[[Wake], None]
 
 
 class _Store(Protocol):
@@ -46,6 +49,7 @@ class Finishes:
         self._poll_seconds = poll_seconds
         self._linger_seconds = linger_seconds
         self._lookouts: dict[asyncio.AbstractEventLoop, _Lookout] = {}
+        self._ears: dict[asyncio.AbstractEventLoop, list[Ear]] = {}
         self._is_closed = False
 
     def open(self) -> None:
@@ -58,14 +62,34 @@ class Finishes:
         Raises:
             DriverUnavailable: this is closed.
         """
+        await self._lookout().until(job_id)
+
+    @contextmanager
+    def heard(self, ear: Ear) -> Iterator[None]:
+        """Call `ear` on the running loop for every wake-up about jobs while the context is open.
+
+        Raises:
+            DriverUnavailable: this is closed.
+        """
+        lookout, ears = self._lookout(), self._ears[asyncio.get_running_loop()]
+        ears.append(ear)
+        try:
+            yield
+        finally:
+            ears.remove(ear)
+            lookout.look()
+
+    def _lookout(self) -> _Lookout:
+        """Give the one that looks on the running loop."""
         if self._is_closed:
             raise _closed()
         loop = asyncio.get_running_loop()
         lookout = self._lookouts.get(loop)
         if lookout is None or lookout.has_ended:
             self._forget_closed_loops()
-            lookout = self._lookouts[loop] = _Lookout(self._store, self._poll_seconds, self._linger_seconds)
-        await lookout.until(job_id)
+            ears = self._ears.setdefault(loop, [])
+            lookout = self._lookouts[loop] = _Lookout(self._store, ears, self._poll_seconds, self._linger_seconds)
+        return lookout
 
     async def close(self) -> None:
         """End every wait with `DRIVER_UNAVAILABLE`, and what was started for it."""
@@ -82,13 +106,15 @@ class Finishes:
     def _forget_closed_loops(self) -> None:
         for loop in [loop for loop in tuple(self._lookouts) if loop.is_closed()]:
             del self._lookouts[loop]
+            self._ears.pop(loop, None)
 
 
 class _Lookout:
     """Those who wait on one loop, and the task that looks for them."""
 
-    def __init__(self, store: _Store, poll_seconds: float, linger_seconds: float) -> None:
+    def __init__(self, store: _Store, ears: list[Ear], poll_seconds: float, linger_seconds: float) -> None:
         self._store = store
+        self._ears = ears
         self._poll_seconds = poll_seconds
         self._linger_seconds = linger_seconds
         self._waiting: dict[JobId, set[asyncio.Future[None]]] = {}
@@ -112,6 +138,10 @@ class _Lookout:
             if not others:
                 self._waiting.pop(job_id, None)
 
+    def look(self) -> None:
+        """Look again at who waits, and listens."""
+        self._look.set()
+
     async def _run(self) -> None:
         failure: Exception = _closed()
         try:
@@ -127,17 +157,17 @@ class _Lookout:
                 _tell(futures, failure)
 
     async def _is_wanted(self) -> bool:
-        """Wait until somebody waits; False when nobody has for a while. Nobody comes after that."""
-        if self._waiting:
-            return True
-        try:
-            async with asyncio.timeout(self._linger_seconds):
-                while not self._waiting:
-                    self._look.clear()
+        """Wait until somebody waits; False when nobody has, nor listens, for a while. Nobody comes after that."""
+        while not self._waiting:
+            self._look.clear()
+            try:
+                async with asyncio.timeout(None if self._ears else self._linger_seconds):
                     await self._look.wait()
-        except TimeoutError:
-            self.has_ended = not self._waiting
-        return not self.has_ended
+            except TimeoutError:
+                self.has_ended = not (self._waiting or self._ears)
+                if self.has_ended:
+                    return False
+        return True
 
     async def _next_look(self) -> None:
         pause = _FLOOR_SECONDS if self._is_listening and not self._is_away else self._poll_seconds
@@ -164,7 +194,10 @@ class _Lookout:
     def _on_wake(self, wake: Wake) -> None:
         if wake in (Wake.LISTENING, Wake.LOST):
             self._is_listening = wake is Wake.LISTENING
-        self._look.set()
+        if wake in _LOOKED_FOR:
+            self._look.set()
+        for ear in self._ears:
+            ear(wake)
 
 
 def _closed() -> DriverUnavailable:

@@ -10,7 +10,7 @@ cannot be reached is `DriverUnavailable`, and then whether the write took place 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -299,5 +299,12 @@ class JobDriver(FleetStore, ReadStore, RunStore, Protocol):
 
         Re-establishes itself; `LOST` and `LISTENING` tell when polling must carry. A driver without wake-ups says
         `LOST` once.
+        """
+        ...
+
+    def heard(self, ear: Callable[[Wake], None]) -> AbstractContextManager[None]:
+        """Call `ear` on the running loop for wake-ups about jobs while the context is open; they are only hints.
+
+        Over the connection that listens for those who wait. It is not made anew for an ear alone when it breaks.
         """
         ...

@@ -8,7 +8,7 @@ Refusing at once is the point: a job accepted and dropped is worse than one refu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -196,6 +196,9 @@ class RefusedDriver:
         raise self._refusal()
 
     async def until_finished(self, job_id: JobId) -> None:
+        raise self._refusal()
+
+    def heard(self, ear: Callable[[Wake], None]) -> AbstractContextManager[None]:
         raise self._refusal()
 
     async def stats(self) -> Stats:

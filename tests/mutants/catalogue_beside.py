@@ -88,7 +88,7 @@ EXPIRE = Target(
         ),
         Mutant(
             "suspended: deadline only",
-            "\n    where t.job_id = e.id and e.deadline_at is not null",
+            "\n    where t.job_id = e.id and (e.deadline_at is null) is false",
             "\n    where t.job_id = e.id",
             equivalent="what suspends a run drops the limit on its start, so that a deadline is the only one left",
         ),

@@ -7,7 +7,7 @@ process. Built by the composition root alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 
 from ...domain.clock import Clock
@@ -216,6 +216,10 @@ class MemoryDriver(MemoryRuns):
     async def until_finished(self, job_id: JobId) -> None:
         """Return as soon as a job is terminal or gone."""
         await self._finishes.until(job_id)
+
+    def heard(self, ear: Callable[[Wake], None]) -> AbstractContextManager[None]:
+        """Hear wake-ups beside those who wait."""
+        return self._finishes.heard(ear)
 
     async def stats(self) -> Stats:
         """Count jobs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 
@@ -262,6 +262,10 @@ class PostgresDriver(RunVerbs):
     async def until_finished(self, job_id: JobId) -> None:
         """Return as soon as a job has ended."""
         await self._finishes.until(job_id)
+
+    def heard(self, ear: Callable[[Wake], None]) -> AbstractContextManager[None]:
+        """Hear wake-ups beside those who wait."""
+        return self._finishes.heard(ear)
 
     async def stats(self) -> Stats:
         """Count jobs."""
