@@ -27,7 +27,7 @@ from tests.faults.runs import Recorded, Worked, check_steps, done_more_than_once
 from tests.faults.statements import RUNNING
 from tests.support.jobs_runs import BOOKING, EVENT, RESULT, STEPS
 from tests.support.postgres import migrate
-from tests.support.processes import Fleet, Service, eventually, fleet_on, report
+from tests.support.processes import LEASE, Fleet, Service, eventually, fleet_on, report
 from tests.support.proxy import Held, Proxy, proxy_to
 from tests.support.store import Store, store_on
 
@@ -83,14 +83,20 @@ async def test_a_run_that_is_hit_anywhere_completes_and_redoes_no_recorded_step(
                     when = "after" if boundary.is_reply else "before"
                     report(f"seed {seed}: {way} {when} statement {seed % _BOUNDARIES}")
                     victim, worker = worker, _hit(fleet, proxy, worker, boundary, way)
+                    hit_at = fleet.ledger.record("hit", way)
                     await store.until(jobs[-1], within=90)
                     if way == "freeze":
                         frozen.add(victim.pid)
+                        await _lease_passes(fleet, hit_at)
                         victim.resume()
                         await _knows(victim)
                         victim.kill()
             boundary.release()
         await _is_right(fleet, store, jobs, frozen=frozen)
+
+
+async def _lease_passes(fleet: Fleet, since: float) -> None:
+    await eventually(lambda: fleet.ledger.record("wait") - since >= 1.5 * LEASE, "the zombie's lease passes")
 
 
 async def _knows(victim: Service) -> None:
