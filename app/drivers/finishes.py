@@ -1,8 +1,8 @@
 """One look at the store for all who wait for jobs to finish, and one ear for all who follow them.
 
-The loop behind a driver's `until_finished` and `heard`. Runs while somebody waits or hears and a little longer, on the loop of those who wait. It asks about all their jobs in one
-statement, when the store says that something finished and, as a floor, by polling. Who waits holds no connection.
-Owned by the driver, whose close ends it.
+The loop behind a driver's `until_finished` and `heard`. Runs while somebody waits or hears and a little longer, on the
+loop of those who do. It asks about all their jobs in one statement, when the store says that something finished and, as
+a floor, by polling. Who waits holds no connection. Owned by the driver, whose close ends it.
 """
 
 from __future__ import annotations
