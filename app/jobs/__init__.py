@@ -8,9 +8,10 @@ from .context import JobContext
 from .describe import describe, describe_jobs
 from .exits import RetryAfter, Snooze, Terminal
 from .handle import JobHandle, job
-from .planned import Limit, Rate, schedule
+from .planned import Limit, Rate
 from .registry import Registry
 from .results import EnqueuedJob, JobRef
+from .schedule import Schedule, schedule
 
 __all__ = [
     "Client",
@@ -23,6 +24,7 @@ __all__ = [
     "Registry",
     "RetryAfter",
     "RetryPolicy",
+    "Schedule",
     "Snooze",
     "StagedJob",
     "Steps",

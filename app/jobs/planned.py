@@ -31,12 +31,3 @@ class Rate:
 
     def __init__(self, n: int, *, per: object, key: str | None = None) -> None:
         refuse(f"Rate({n}, per={per!r}, key={key!r})", "leave rate= out and raise RetryAfter from the body instead")
-
-
-def schedule(name: str, **_options: object) -> NoReturn:
-    """Declare a cron rule. Not built.
-
-    Raises:
-        NotImplementedYet: always.
-    """
-    refuse(f"schedule({name!r})", "enqueue from an existing cron with an idempotency key per occurrence")

@@ -1,7 +1,7 @@
-"""The job types of a process, gathered from the modules it was told of.
+"""The job types and schedules of a process, gathered from the modules it was told of.
 
 Importing a module registers nothing: a registry is built by looking through named modules and entry points, and what
-is not a handle is passed over in silence. Called by the composition root and the CLI.
+is neither a handle nor a schedule is passed over in silence. Called by the composition root and the CLI.
 """
 
 from __future__ import annotations
@@ -18,27 +18,33 @@ from typing import Any, TypeAlias
 
 from ..domain.errors import JobNameTaken, OutlastError, SettingsInvalid
 from .handle import JobHandle
+from .schedule import Schedule
 
 ENTRY_POINT_GROUP = "outlast.jobs"
 EVENT_POLL = timedelta(seconds=30)
 _OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("jobs", "domain"))
 
 AnyHandle: TypeAlias = JobHandle[Any, Any]
+Declared: TypeAlias = AnyHandle | Schedule
 
 
 class Registry:
-    """Job types by name; iterates in code-point order of the names."""
+    """Job types by name, and schedules by theirs; iterates over the job types in code-point order of the names."""
 
-    def __init__(self, handles: Iterable[AnyHandle] = ()) -> None:
-        """Take handles; one handle twice is one.
+    def __init__(self, declared: Iterable[Declared] = ()) -> None:
+        """Take handles and schedules; one twice is one.
 
         Raises:
-            JobNameTaken: two handles share a name, or one body has two names.
+            JobNameTaken: two handles or two schedules share a name, or one body has two names.
             SettingsInvalid: a handle's annotations or templates cannot work.
         """
         self._by_name: dict[str, AnyHandle] = {}
+        self._schedules: dict[str, Schedule] = {}
         bodies: dict[int, AnyHandle] = {}
-        for handle in handles:
+        for handle in declared:
+            if isinstance(handle, Schedule):
+                self._take_schedule(handle)
+                continue
             if self._by_name.get(handle.name) is handle:
                 continue
             _refuse_taken(handle, self._by_name.get(handle.name), bodies.get(id(handle.body)))
@@ -48,23 +54,23 @@ class Registry:
 
     @classmethod
     def from_modules(cls, names: Sequence[str]) -> Registry:
-        """Import modules by name and take the handles among their attributes; submodules are not looked into.
+        """Import modules by name and take handles and schedules among their attributes; submodules are not looked into.
 
         Raises:
             SettingsInvalid: a module cannot be imported (module, file and line in the message).
             JobNameTaken: as for the registry itself.
         """
-        return cls(_handles_of_modules(names))
+        return cls(_declared_in_modules(names))
 
     @classmethod
     def from_entry_points(cls) -> Registry:
-        """Take the handles, or the modules of handles, that installed distributions name under `outlast.jobs`.
+        """Take the handles, schedules or modules that installed distributions name under `outlast.jobs`.
 
         Raises:
             SettingsInvalid: an entry point cannot be loaded.
             JobNameTaken: as for the registry itself.
         """
-        return cls(_handles_of_entry_points())
+        return cls(_declared_in_entry_points())
 
     @property
     def names(self) -> frozenset[str]:
@@ -74,6 +80,11 @@ class Registry:
     def get(self, name: str) -> AnyHandle | None:
         """Give the handle of a name, None for a name that is not here."""
         return self._by_name.get(name)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Give the schedules in code-point order of their names."""
+        return tuple(self._schedules[name] for name in sorted(self._schedules))
 
     @property
     def event_poll(self) -> timedelta:
@@ -87,6 +98,14 @@ class Registry:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def _take_schedule(self, schedule: Schedule) -> None:
+        other = self._schedules.setdefault(schedule.name, schedule)
+        if other is not schedule:
+            raise JobNameTaken(
+                f"the schedule {schedule.name!r} is declared at {other.place} and at {schedule.place}",
+                fix="rename one of them, or stop loading one of their modules",
+            )
+
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
@@ -98,24 +117,24 @@ def load_registry(modules: Sequence[str]) -> Registry:
         SettingsInvalid: a module or entry point cannot be imported, or a job type cannot work.
         JobNameTaken: two job types claim one name.
     """
-    return Registry([*_handles_of_modules(modules), *_handles_of_entry_points()])
+    return Registry([*_declared_in_modules(modules), *_declared_in_entry_points()])
 
 
-def _handles_of_modules(names: Sequence[str]) -> Iterator[AnyHandle]:
+def _declared_in_modules(names: Sequence[str]) -> Iterator[Declared]:
     for name in names:
-        yield from _handles_in(_import(name))
+        yield from _declared_in(_import(name))
 
 
-def _handles_of_entry_points() -> Iterator[AnyHandle]:
+def _declared_in_entry_points() -> Iterator[Declared]:
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (each.name, each.value)):
-        yield from _handles_in(_load(entry_point))
+        yield from _declared_in(_load(entry_point))
 
 
-def _handles_in(found: object) -> list[AnyHandle]:
-    if isinstance(found, JobHandle):
+def _declared_in(found: object) -> list[Declared]:
+    if isinstance(found, JobHandle | Schedule):
         return [found]
     if isinstance(found, ModuleType):
-        return [value for value in vars(found).values() if isinstance(value, JobHandle)]
+        return [value for value in vars(found).values() if isinstance(value, JobHandle | Schedule)]
     return []
 
 

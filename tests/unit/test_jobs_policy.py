@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.domain.errors import NotImplementedYet, RequestInvalid, SettingsInvalid
-from app.jobs import Limit, Rate, RetryAfter, RetryPolicy, Snooze, Terminal, schedule
+from app.jobs import Limit, Rate, RetryAfter, RetryPolicy, Snooze, Terminal
 from app.jobs.policy import JobPolicy, PolicyOptions
 from tests.unit.jobs_fakes import NOW
 
@@ -96,8 +96,6 @@ def test_names_of_later_releases_refuse_at_use() -> None:
         Limit(4, key="{shop}")
     with pytest.raises(NotImplementedYet):
         Rate(100, per=SECOND)
-    with pytest.raises(NotImplementedYet):
-        schedule("nightly", cron="0 3 * * *")
 
 
 def test_snooze_is_no_exception_that_a_body_would_catch() -> None:
