@@ -20,9 +20,10 @@ from app.drivers.fleet import FleetStore
 from app.drivers.outbox import OutboxStore
 from app.drivers.postgres import heartbeat
 from app.drivers.protocol import HeartbeatStore, JobDriver
+from app.drivers.schedules import ScheduleStore
 from app.outbox import passes
 from tests.conformance.runs import new_event
-from tests.faults.cuts import ends, enqueue, heart, outbox, repairs, runs, settle, upkeep, waits, worker
+from tests.faults.cuts import ends, enqueue, heart, outbox, repairs, runs, schedules, settle, upkeep, waits, worker
 from tests.faults.cuts.bench import Bench, bench_on
 from tests.faults.cuts.cell import Cell, Operation, play, statements_of
 from tests.faults.cuts.table import agree, counts, lines
@@ -43,6 +44,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "wakes": waits.WAKES,
     "repairs": repairs.REPAIRS,
     "upkeep": upkeep.OPERATIONS,
+    "schedules": schedules.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -58,12 +60,14 @@ _CELLS = {
     "wakes": 100,
     "repairs": 100,
     "upkeep": 60,
+    "schedules": 100,
 }
-_MODULES = (ends, enqueue, heart, outbox, repairs, runs, settle, upkeep, waits, worker)
+_MODULES = (ends, enqueue, heart, outbox, repairs, runs, schedules, settle, upkeep, waits, worker)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "database_time", "dead_letters", "describe", "drains", "due", "find", "finished_among", "forwarded"),
     *("events", "history", "job_types", "list", "ping", "queues", "run", "stats", "view", "workers"),
+    *("now", "schedules", "standings"),
     *("close", "listen", "open", "open_heartbeat", "stage_now"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
@@ -116,7 +120,7 @@ async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
 def test_every_verb_that_writes_is_cut() -> None:
     verbs = {
         name
-        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore)
+        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore, ScheduleStore)
         for name, found in inspect.getmembers(protocol, inspect.isfunction)
         if not name.startswith("_")
     }

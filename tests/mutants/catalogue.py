@@ -2,7 +2,8 @@
 
 Each file's mutants are judged by the tests named with it, the likeliest to notice first. Here are the statements of a
 job's way through a worker and the low-water mark; `catalogue_beside` has the others,
-`catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps.
+`catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps,
+`catalogue_schedules` those of schedules.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_outbox import OUTBOX
 from tests.mutants.catalogue_runs import RUNS
+from tests.mutants.catalogue_schedules import SCHEDULES
 from tests.mutants.mutant import Case, Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
@@ -285,5 +287,6 @@ TARGETS = (
     *BESIDE,
     *OUTBOX,
     *RUNS,
+    *SCHEDULES,
 )
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

@@ -51,6 +51,7 @@ from . import (
 from .clock import SystemClock
 from .outbox import MemoryOutbox
 from .runs import MemoryRuns
+from .schedules import MemorySchedules
 from .store import Store
 
 
@@ -61,6 +62,7 @@ class MemoryDriver(MemoryRuns):
         super().__init__(Store(clock or SystemClock()))
         self.outbox = MemoryOutbox(self._store)
         self._finishes = Finishes(self)
+        self.schedules = MemorySchedules(self._store)
 
     @property
     def capabilities(self) -> Capabilities:

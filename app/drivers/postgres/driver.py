@@ -63,6 +63,7 @@ from .enqueue_lane import EnqueueLane
 from .examine import examine
 from .outbox import PostgresOutbox
 from .run_verbs import RunVerbs
+from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
@@ -85,6 +86,7 @@ class PostgresDriver(RunVerbs):
         super().__init__(Database(engine, schema, is_alone=owns_engine))
         self.outbox = PostgresOutbox(self._db, rings=self._db)
         self._finishes = Finishes(self)
+        self.schedules = PostgresSchedules(self._db)
         self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
         self._listen_url = listen_url
         self._owns_engine = owns_engine

@@ -27,11 +27,12 @@ from sqlalchemy import (
 
 from .table_columns import INSTANT, needed, optional, token
 from .tables_runs import add_runs
+from .tables_schedules import add_schedules
 
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0006"
+REQUIRED_REVISION = "0007"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -44,6 +45,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     _on_demand(meta)
     _outbox(meta)
     add_runs(meta)
+    add_schedules(meta)
     return meta
 
 
