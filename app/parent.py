@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import __version__
-from .bootstrap import address_of, build_telemetry, code_version
+from .bootstrap import build_telemetry, code_version
 from .control.render import Document
 from .domain.errors import SettingsInvalid
 from .http.admin import AdminListener, AdminProbes
 from .http.family import Family
 from .lifecycle.children import Children
 from .lifecycle.shutdown import Shutdown
-from .settings import Settings
+from .settings import Settings, address_of
 
 # Past their budget children have two seconds until their watchdogs end them; what is there after that is killed.
 _CHILDREN_SECONDS = 2.5

@@ -13,12 +13,13 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from secrets import SystemRandom
 
 import uvloop
 
 from . import __version__
 from .bootstrap import (
-    address_of,
+    build_admission,
     build_auth,
     build_driver,
     build_outbox,
@@ -30,29 +31,32 @@ from .bootstrap import (
 )
 from .control.drain import DrainControl
 from .control.fleet import FleetControl
-from .domain.errors import SettingsInvalid
+from .domain.errors import NotImplementedYet, SettingsInvalid
 from .drivers.opening import close_driver, open_driver
+from .drivers.schedules import schedules_of
 from .http.admin import AdminListener, AdminProbes, on_loop
 from .http.app import create_app
 from .http.auth import Auth
 from .http.probes import Readiness, Trouble, check_readiness
 from .http.role import ApiRole
 from .http.server import HttpServer
+from .jobs.registry import load_registry
 from .lifecycle.heap import settle_heap
 from .lifecycle.main_run import run_process
 from .lifecycle.pulse import LoopPulse
 from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown
-from .settings import Settings
+from .scheduler.scheduler import Scheduler
+from .settings import Settings, address_of
 from .worker.containment import contain_tasks
 from .worker.worker import Worker
 
-ROLES = ("api", "worker", "relay")
+ROLES = ("api", "worker", "relay", "scheduler")
 
 # A worker's claim, settle, hand-back and maintenance may each hold a connection at once; the API keeps two for reads,
-# a relay one for its pass and one for what a pass looks up beside it.
+# a relay one for its pass and one for what a pass looks up beside it; a scheduler does one thing after the other.
 _GRACEFUL_SECONDS = 5.0
-_POOL_OF_ROLE = {"worker": 4, "api": 2, "relay": 2}
+_POOL_OF_ROLE = {"worker": 4, "api": 2, "relay": 2, "scheduler": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,7 @@ class Process:
         self._auth = build_auth(settings, host=self._bind[0], is_dev=is_dev) if "api" in roles else None
         self._worker = self._build_worker() if "worker" in roles else None
         self._relay = build_relay(settings, self._driver, self._outbox, self._telemetry) if "relay" in roles else None
+        self._scheduler = self._build_scheduler() if "scheduler" in roles else None
         self._announce = announce
         self._last = last
 
@@ -144,6 +149,22 @@ class Process:
         asked = self._shutdown.request
         return build_worker(self._settings, self._driver, self._telemetry, on_drain_asked=asked)
 
+    def _build_scheduler(self) -> Scheduler:
+        store = schedules_of(self._driver)
+        if store is None:
+            raise NotImplementedYet(
+                f"the {self._driver.capabilities.name} driver has no schedules",
+                fix="set OUTLAST_DATABASE_URL to postgresql://…",
+            )
+        return Scheduler(
+            store=store,
+            schedules=load_registry(self._settings.jobs).schedules,
+            code_version=code_version(self._settings),
+            admission=build_admission(self._settings),
+            telemetry=self._telemetry,
+            roll=SystemRandom().random,
+        )
+
     async def _open(self) -> None:
         within = timedelta(seconds=self._settings.start_seconds)
         was_away = await open_driver(self._driver, within=within)
@@ -159,7 +180,7 @@ class Process:
             url = None if api is None else f"http://{_shown(self._bind[0])}:{api.port}"
             self._announce(Addresses(api=url, admin=f"http://{_shown(self._admin_bind[0])}:{admin.port}"))
 
-        roles = [role for role in (self._worker, self._relay, api) if role is not None]
+        roles = [role for role in (self._worker, self._relay, self._scheduler, api) if role is not None]
         return [*roles, Announcer(announce)]
 
     def _api(self, auth: Auth) -> ApiRole:

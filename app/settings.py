@@ -57,7 +57,7 @@ class Settings(BaseSettings):
         description="Database connections of one process; LISTEN, NOTIFY and heartbeat are not counted.",
     )
     jobs: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Modules that declare job types, separated by commas."
+        default=(), description="Modules that declare job types and schedules, separated by commas."
     )
     queues: str = Field(
         default="default",
@@ -146,6 +146,14 @@ class Settings(BaseSettings):
             return cls(**given)  # type: ignore[arg-type]  # values are validated by the model, whatever their type
         except ValidationError as exc:
             raise _refusal(exc) from exc
+
+
+def address_of(bind: str, variable: str) -> tuple[str, int]:
+    """Read `host:port`. Raises `SETTINGS_INVALID` naming the variable."""
+    host, colon, port = bind.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise SettingsInvalid(f"{variable}={bind} is not host:port", fix=f"write {variable}=127.0.0.1:8080, say")
+    return host or "0.0.0.0", int(port)  # noqa: S104 - `:8080` means every interface, and then a key is asked for
 
 
 def environment_names() -> dict[str, str]:

@@ -147,6 +147,26 @@ class OutboxGauges(Collector):
         )
 
 
+class ScheduleGauges(Collector):
+    """The gauge of schedules as a scheduler saw them last; without a scheduler, nothing rather than zero."""
+
+    def __init__(self) -> None:
+        self._lag_seconds: float | None = None
+
+    def show(self, lag_seconds: float) -> None:
+        """Take a newer lag."""
+        self._lag_seconds = lag_seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge of the lag at hand."""
+        if self._lag_seconds is not None:
+            yield GaugeMetricFamily(
+                "outlast_schedule_lag_seconds",
+                "How long the oldest undecided occurrence has been due.",
+                value=self._lag_seconds,
+            )
+
+
 class Metrics:
     """Every metric of one process."""
 
@@ -159,6 +179,8 @@ class Metrics:
         self._kinds: dict[tuple[str, str], KindMetrics] = {}
         self.registry.register(self._store)
         self.registry.register(self._outbox)
+        self._schedule = ScheduleGauges()
+        self.registry.register(self._schedule)
         ProcessCollector(registry=self.registry)
         kind = ["job", "queue"]
         own = self.registry
@@ -188,6 +210,13 @@ class Metrics:
 
         self._outbox_rows = Counter(
             "outlast_outbox_rows_total", "Rows of the outbox by how they ended.", ["end"], registry=own
+        )
+        self._schedules = BoundedLabels()
+        self._occurrences = Counter(
+            "outlast_schedule_occurrences_total",
+            "Occurrences this process decided: fired, skipped.",
+            ["schedule", "outcome"],
+            registry=own,
         )
 
     def show_wakeup(self, live: WakeupMode) -> None:
@@ -222,6 +251,15 @@ class Metrics:
     def show_outbox(self, view: OutboxView) -> None:
         """Let the outbox's gauges speak from this view on."""
         self._outbox.show(view)
+
+    def occurrences(self, schedule: str, outcome: str, count: int) -> None:
+        """Count decided occurrences."""
+        if count:
+            self._occurrences.labels(schedule=self._schedules.admit(schedule), outcome=outcome).inc(count)
+
+    def show_schedule_lag(self, seconds: float) -> None:
+        """Let the gauge of schedules speak from now on."""
+        self._schedule.show(seconds)
 
     def render(self) -> bytes:
         """Give the exposition text; no I/O."""

@@ -211,6 +211,7 @@ def test_metrics_page_names_exactly_the_metrics_there_are() -> None:
     metrics = Metrics()
     metrics.show(Stats(by_state={}, queues=()))
     metrics.show_outbox(OutboxView(staged=0, claimed=0, quarantined=0, lag=timedelta(), oldest_at=None))
+    metrics.show_schedule_lag(0.0)
     suffix = {"counter": "_total"}
     there = {family.name + suffix.get(family.type, "") for family in metrics.registry.collect()}
     page = _text(DOCS / "operations/metrics.md")

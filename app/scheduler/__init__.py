@@ -1,0 +1,1 @@
+"""The scheduler: the role that turns the times of declared schedules into jobs."""
