@@ -47,8 +47,8 @@ def instructions(name: str) -> list[str]:
 
 
 def test_the_services_are_those_that_exist() -> None:
-    assert set(COMPOSE["services"]) == {"db", "migrate", "api", "worker", "relay"}
-    assert OURS == ["api", "migrate", "relay", "worker"]
+    assert set(COMPOSE["services"]) == {"db", "migrate", "api", "worker", "relay", "scheduler"}
+    assert OURS == ["api", "migrate", "relay", "scheduler", "worker"]
 
 
 @pytest.mark.parametrize("service", OURS)
@@ -96,7 +96,7 @@ def test_the_api_gets_its_key_from_a_file() -> None:
 
 def test_the_service_waits_for_database_and_schema() -> None:
     assert COMPOSE["services"]["migrate"]["depends_on"] == {"db": {"condition": "service_healthy"}}
-    for service in ("api", "worker", "relay"):
+    for service in ("api", "worker", "relay", "scheduler"):
         assert COMPOSE["services"][service]["depends_on"] == {
             "migrate": {"condition": "service_completed_successfully"}
         }
