@@ -29,6 +29,7 @@ from .control.jobs import JobControl
 from .control.outbox import OutboxControl
 from .control.queues import QueueControl
 from .control.runs import RunControl
+from .control.schedules import ScheduleControl
 from .control.staged import StagedIds
 from .control.streams import JobStreams
 from .control.waiting import ResultWaiters
@@ -44,6 +45,7 @@ from .drivers.postgres.driver import PostgresDriver
 from .drivers.postgres.outbox import PostgresOutbox
 from .drivers.protocol import JobDriver
 from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
+from .drivers.schedules import schedules_of
 from .http.app import create_app
 from .http.app import openapi_document as openapi_document  # noqa: PLC0414 - the command line reaches it from here
 from .http.auth import Auth, decide_auth, read_key_file
@@ -168,6 +170,11 @@ def build_jobs(
     )
 
 
+def build_schedules(settings: Settings, driver: JobDriver, catalogue: TypeCatalogue) -> ScheduleControl:
+    """Build the verbs on schedules over a driver."""
+    return ScheduleControl(schedules_of(driver), catalogue=catalogue, admission=build_admission(settings))
+
+
 def build_services(
     settings: Settings,
     driver: JobDriver,
@@ -189,6 +196,7 @@ def build_services(
         events=EventControl(driver, limits=build_admission(settings).limits),
         queues=QueueControl(driver),
         outbox=OutboxControl(outbox),
+        schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,
         fleet=FleetControl(driver),
         drain=drain,
@@ -259,14 +267,6 @@ def build_auth(settings: Settings, *, host: str, is_dev: bool) -> Auth:
 def code_version(settings: Settings) -> str:
     """Give what this code calls itself."""
     return settings.code_version or __version__
-
-
-def address_of(bind: str, variable: str) -> tuple[str, int]:
-    """Read `host:port`. Raises `SETTINGS_INVALID` naming the variable."""
-    host, colon, port = bind.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
-        raise SettingsInvalid(f"{variable}={bind} is not host:port", fix=f"write {variable}=127.0.0.1:8080, say")
-    return host or "0.0.0.0", int(port)  # noqa: S104 - `:8080` means every interface, and then a key is asked for
 
 
 def asgi_app() -> DeferredApp:

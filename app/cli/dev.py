@@ -47,7 +47,7 @@ def dev(
     reset: Annotated[bool, typer.Option("--reset", help="Delete that database first.")] = False,
     no_demo: Annotated[bool, typer.Option("--no-demo", help="Leave the demo jobs out.")] = False,
 ) -> None:
-    """Start everything: a PostgreSQL of its own, the API, a worker, a relay and demo jobs. Ctrl-C drains."""
+    """Start everything: a PostgreSQL of its own, the API, worker, relay, scheduler and demo jobs. Ctrl-C drains."""
     from ..settings import Settings
 
     started = time.monotonic()

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, drain, events, jobs, outbox, runs, serve, traces, workers
+from . import database, dev, drain, events, jobs, outbox, runs, schedules, serve, traces, workers
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -34,10 +34,12 @@ app.add_typer(workers.workers, name="workers", help="List workers, and let one l
 app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
 jobs.jobs.command("traces")(traces.traces)
 jobs.jobs.command("check")(traces.check)
+app.add_typer(schedules.schedules, name="schedules", help="See what is due when, and pause, resume or fire schedules.")
 app.command("dev")(dev.dev)
 app.command("api")(serve.api)
 app.command("worker")(serve.worker)
 app.command("relay")(serve.relay)
+app.command("scheduler")(serve.scheduler)
 app.command("run")(serve.run)
 
 

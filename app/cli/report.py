@@ -18,6 +18,7 @@ from ..domain.errors import (
     NotImplementedYet,
     OutlastError,
     RequestInvalid,
+    ScheduleInvalid,
     SchemaOutdated,
     SettingsInvalid,
 )
@@ -34,6 +35,7 @@ SCHEMA_TOO_OLD = 78
 _CODES: tuple[tuple[type[OutlastError], int], ...] = (
     (RequestInvalid, USAGE),
     (SettingsInvalid, SETTINGS),
+    (ScheduleInvalid, SETTINGS),  # same: it is declared in one of them
     (JobNameTaken, SETTINGS),  # found while the modules of OUTLAST_JOBS are read
     (NotImplementedYet, SETTINGS),  # a store or a policy of a later release
     (DriverUnavailable, UNAVAILABLE),

@@ -1,4 +1,4 @@
-"""`outlast api`, `worker`, `relay` and `run`: processes that stay until they are told to leave.
+"""`outlast api`, `worker`, `relay`, `scheduler` and `run`: processes that stay until they are told to leave.
 
 Flags override settings; everything else is the composition root's. The exit code is the process's own: 0 clean, 70
 work was abandoned, 75 a loop died.
@@ -33,7 +33,7 @@ def api(
     host: _Host = None,
     port: _Port = None,
     admin_port: _AdminPort = None,
-    also: Annotated[str | None, typer.Option("--with", help="Roles to run beside the API: `worker,relay`.")] = None,
+    also: Annotated[str | None, typer.Option("--with", help="Roles beside the API: `worker,relay,scheduler`.")] = None,
     db: _Db = None,
 ) -> None:
     """Serve the HTTP API."""
@@ -81,9 +81,17 @@ def relay(*, drain_timeout: _Drain = None, admin_port: _AdminPort = None, db: _D
     _run(_with_binds(settings, admin_port=admin_port), ("relay",))
 
 
+def scheduler(*, drain_timeout: _Drain = None, admin_port: _AdminPort = None, db: _Db = None) -> None:
+    """Enqueue the jobs of schedules when they are due."""
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db, drain_seconds=_seconds(drain_timeout))
+    _run(_with_binds(settings, admin_port=admin_port), ("scheduler",))
+
+
 def run(
     *,
-    roles: Annotated[str, typer.Option(help="Roles of this process: `api,worker,relay`.")] = "api,worker",
+    roles: Annotated[str, typer.Option(help="Roles of this process: `api,worker,relay,scheduler`.")] = "api,worker",
     host: _Host = None,
     port: _Port = None,
     admin_port: _AdminPort = None,
@@ -92,7 +100,7 @@ def run(
     """Run any set of roles in one process."""
     chosen = _roles(roles)
     if not chosen:
-        raise SettingsInvalid("--roles names no role", fix="name some of api, worker and relay")
+        raise SettingsInvalid("--roles names no role", fix="name some of api, worker, relay and scheduler")
     from ..settings import Settings
 
     settings = Settings.read(database_url=db)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..control.jobs import JobControl
     from ..control.outbox import OutboxControl
     from ..control.runs import RunControl
+    from ..control.schedules import ScheduleControl
     from ..drivers.protocol import JobDriver
     from ..settings import Settings
 
@@ -54,6 +55,18 @@ def with_events(db: str | None, verb: Callable[[EventControl], Awaitable[T]]) ->
     from ..settings import Settings
 
     return asyncio.run(_with_events(Settings.read(database_url=db), verb))
+
+
+def with_schedules(db: str | None, verb: Callable[[ScheduleControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on schedules over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..bootstrap import build_schedules
+    from ..control.catalogue import TypeCatalogue
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db)
+    return asyncio.run(
+        _with_driver(settings, lambda driver: verb(build_schedules(settings, driver, TypeCatalogue(driver))))
+    )
 
 
 def with_outbox(db: str | None, verb: Callable[[OutboxControl], Awaitable[T]]) -> T:

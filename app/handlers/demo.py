@@ -1,8 +1,8 @@
-"""Seven jobs to try the service with, and to copy from: a file, a flaky, a failing, a long, a busy, two durable ones.
+"""Seven jobs and a schedule to try the service with, and to copy from.
 
-Each runs with an empty payload: POST `{"name": "demo.flaky", "payload": {}}` to `/v1/jobs`. They show the ways to
-write a job: a pydantic model or plain parameters, `async def` or `def`, with or without the `JobContext`. `dev` loads
-them.
+A file read, a flaky, a failing, a long, a busy and two durable ones, and primes every minute. Each runs with an empty
+payload: POST `{"name": "demo.flaky", "payload": {}}` to `/v1/jobs`. They show the ways to write a job: a pydantic model
+or plain parameters, `async def` or `def`, with or without the `JobContext`. `dev` loads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, BinaryIO
 
 from pydantic import BaseModel, Field
 
-from ..jobs import JobContext, RetryPolicy, Terminal, job
+from ..jobs import JobContext, RetryPolicy, Terminal, job, schedule
 
 _log = logging.getLogger(__name__)
 
@@ -221,6 +221,11 @@ def primes(ctx: JobContext, below: Annotated[int, Field(ge=0, le=5_000_000)] = 2
         if _is_prime(number, found):
             found.append(number)
     return Primes(below=below, count=len(found), largest=found[-1] if found else None)
+
+
+every_minute = schedule(
+    "demo.every-minute", job=primes, cron="* * * * *", tz="UTC", payload={"below": 20_000}, overlap="skip"
+)
 
 
 def _is_prime(number: int, smaller: list[int]) -> bool:

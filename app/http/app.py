@@ -33,6 +33,7 @@ from .routers import (
     process,
     queues,
     runs,
+    schedules,
     stream,
     workers,
 )
@@ -40,7 +41,7 @@ from .services import HttpServices
 
 _ROUTERS = (
     *(enqueue, jobs, runs, stream, actions, events),
-    *(job_types, queues, workers, outbox, drain, deploys, process, problems),
+    *(job_types, queues, schedules, workers, outbox, drain, deploys, process, problems),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"

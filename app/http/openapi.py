@@ -31,6 +31,7 @@ _TAGS = (
     {"name": "events", "description": "Named, keyed messages that runs wait for."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
     {"name": "queues", "description": "How deep, how old, paused by whom."},
+    {"name": "schedules", "description": "What is due when, what became of it; pause, resume and fire now."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
     {"name": "workers", "description": "The processes that execute jobs."},
     {"name": "drain", "description": "Leaving in order: how far, what is held, asking for it, and what it cost."},

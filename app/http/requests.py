@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..control.fleet import LARGEST_WORKER_ID
+from ..control.schedules import MOST_FIRES
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
 from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
@@ -161,7 +162,7 @@ class EventBody(Strict):
 
 
 class PauseBody(Strict):
-    """The body of `POST /v1/queues/{name}/pause`, which may be left out."""
+    """The body of `POST /v1/queues/{name}/pause`, and of a schedule's; it may be left out."""
 
     reason: Key | None = Field(default=None, description="Shown wherever the pause is.")
 
@@ -216,3 +217,16 @@ class DeployParams(BaseModel):
         le=LARGEST_WORKER_ID,
         description="`next_before` of the page before: only workers of lower ids.",
     )
+
+
+class PreviewParams(BaseModel):
+    """The query of `GET /v1/schedules/preview`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cron: str = Field(max_length=255, description="Five fields, or one of `@hourly @daily @weekly @monthly @yearly`.")
+    tz: str = Field(max_length=255, description="A zone of the IANA database, such as `Europe/Berlin`.")
+    n: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(
+        default=5, ge=1, le=MOST_FIRES, description="How many times to show."
+    )
+    after: Instant | None = Field(default=None, description="Times after this one; after now without it.")

@@ -20,6 +20,7 @@ from ..control.jobs import JobControl
 from ..control.outbox import OutboxControl
 from ..control.queues import QueueControl
 from ..control.runs import RunControl
+from ..control.schedules import ScheduleControl
 from ..control.streams import JobStreams
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
@@ -39,6 +40,7 @@ class HttpServices:
     events: EventControl
     queues: QueueControl
     outbox: OutboxControl
+    schedules: ScheduleControl
     catalogue: TypeCatalogue
     fleet: FleetControl
     drain: DrainControl

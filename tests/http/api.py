@@ -20,6 +20,7 @@ from app.control.jobs import JobControl
 from app.control.outbox import OutboxControl
 from app.control.queues import QueueControl
 from app.control.runs import RunControl
+from app.control.schedules import ScheduleControl
 from app.control.staged import StagedIds
 from app.control.streams import JobStreams
 from app.control.waiting import ResultWaiters
@@ -28,6 +29,7 @@ from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retr
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason
 from app.drivers.outbox import outbox_of
+from app.drivers.schedules import schedules_of
 from app.http.app import create_app
 from app.http.auth import Auth
 from app.http.server import HttpServer
@@ -94,6 +96,9 @@ class Api:
                 "events": EventControl(env.driver),
                 "queues": QueueControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver)),
+                "schedules": ScheduleControl(
+                    schedules_of(env.driver), catalogue=catalogue, admission=Admission(now=env.now)
+                ),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
                 "deploys": DeployControl(env.driver),

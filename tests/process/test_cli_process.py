@@ -95,7 +95,7 @@ def test_openapi_is_checked_against_the_committed_document(outlast: Outlast, tmp
         (("worker", "--db", NOWHERE), {"OUTLAST_CONCURRENCY": "many"}, "OUTLAST_CONCURRENCY"),
         (("worker", "--db", NOWHERE, "--drain-timeout", "soon"), {}, "'soon'"),
         (("api", "--db", NOWHERE), {}, "there is no key"),
-        (("api", "--db", NOWHERE, "--with", "scheduler"), {}, "'scheduler'"),
+        (("api", "--db", NOWHERE, "--with", "janitor"), {}, "'janitor'"),
         (("run", "--db", NOWHERE, "--roles", ","), {}, "names no role"),
         (("run", "--db", NOWHERE), {"OUTLAST_POOL_SIZE": "1"}, "OUTLAST_POOL_SIZE=1"),
         (("jobs", "list"), {}, "OUTLAST_DATABASE_URL is not set"),

@@ -244,6 +244,10 @@ class Fleet:
         """Start a relay."""
         return self.start("relay", "--admin-port", "0", *words, **variables)
 
+    def scheduler(self, *words: str, **variables: str) -> Service:
+        """Start a scheduler."""
+        return self.start("scheduler", "--admin-port", "0", *words, **variables)
+
     def run(self, *words: str, **variables: str) -> Service:
         """Start both in one process."""
         return self.start("run", "--port", "0", "--admin-port", "0", *words, **variables)
