@@ -68,7 +68,7 @@ _READS = {
     *("attempts", "database_time", "dead_letters", "describe", "drains", "due", "find", "finished_among", "forwarded"),
     *("events", "history", "job_types", "list", "ping", "queues", "run", "stats", "view", "workers"),
     *("now", "schedules", "standings"),
-    *("close", "listen", "open", "open_heartbeat", "stage_now"),
+    *("close", "heard", "listen", "open", "open_heartbeat", "stage_now", "until_finished"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
 _PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer

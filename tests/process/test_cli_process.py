@@ -142,7 +142,7 @@ def test_declarations_and_stores_that_cannot_work_exit_with_64(
 def test_a_database_that_is_away_exits_with_69(
     words: tuple[str, ...], outlast: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.store._OPEN", timedelta(seconds=0.2))
+    monkeypatch.setattr("app.cli.store.OPEN", timedelta(seconds=0.2))
     ran = outlast(*words, "--db", NOWHERE, code=69)
     assert ran.err.startswith("error: DRIVER_UNAVAILABLE: ")
 
