@@ -70,7 +70,10 @@ class RunStore(Protocol):
         ...
 
     async def sweep_waits(self, after: JobId | None = None, batch: int = 1000) -> Swept:
-        """Look at one batch of suspended jobs, by id, for children that have ended: what a wake that failed missed."""
+        """Look at one batch of calls of suspended jobs for children that have ended: what a wake that failed missed.
+
+        In the order of the children's ids; calls of one child are looked at together. Other waits cost nothing.
+        """
         ...
 
     async def release_due(self, batch: int = 1000) -> int:

@@ -117,7 +117,7 @@ class Maintenance:
                 await self._while_full(self._release)
 
     async def sweep_waits(self) -> None:
-        """Look at all suspended jobs, now and then, for ends of children that nobody told them of, until leaving."""
+        """Look at all calls of suspended jobs, now and then, for ends that nobody told them of, until leaving."""
         while not self._leaving.is_set():
             await self._rest(self._poll_waits_seconds)
             after: JobId | None = None

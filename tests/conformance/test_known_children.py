@@ -185,7 +185,7 @@ async def test_a_sweep_finds_nothing_that_a_wake_has_found(env: DriverEnv) -> No
     assert await state_of(env, parent.token.job_id) is State.SUSPENDED
 
 
-async def test_a_sweep_goes_through_all_by_id(env: DriverEnv) -> None:
+async def test_a_sweep_goes_through_all_calls_by_their_childrens_ids(env: DriverEnv) -> None:
     worker = await enlist(env)
     waiting = []
     for number in range(5):

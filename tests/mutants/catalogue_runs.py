@@ -98,6 +98,7 @@ RUNS = (
             *("tests/conformance/test_wake.py", "tests/conformance/test_children.py"),
             *("tests/conformance/test_known_children.py", _RACES + ".py", _RACES + "_ends.py"),
             *(_RACES + "_many.py", "tests/postgres/test_runs_cost.py", "tests/postgres/test_runs_fences.py"),
+            "tests/postgres/test_predicates_runs.py",
         ),
         (
             Mutant("due", " and w.due_at <= outlast.clock()\norder", "\norder"),
@@ -115,9 +116,14 @@ RUNS = (
             ),
             Mutant(
                 "sweep: only what is awaited",
-                "w.child_id is not null and w.awaited and",
-                "w.child_id is not null and",
-                equivalent="what is not awaited wakes nobody; leaving it out only spares the look",
+                "'00000000-0000-0000-0000-000000000000') and w.awaited\n",
+                "'00000000-0000-0000-0000-000000000000')\n",
+            ),
+            Mutant("sweep: calls of one child together", "rows with ties", "rows only"),
+            Mutant(
+                "sweep: only of suspended runs",
+                "outlast.suspended d where d.job_id = w.job_id offset 0) d {CHILD}",
+                "(select) u offset 0) d {CHILD}",
             ),
         ),
     ),

@@ -34,7 +34,28 @@ async def test_a_failed_child_that_nobody_asks_for_any_more_is_not_looked_at_aga
     again = await arena.claim_one(worker)
     assert await suspend(arena, again, a_sleep(number=1)) is State.SUSPENDED
     (row,) = await arena.fetch(SWEEP, None, 10)
+    assert (row["looked"], row["children"]) == (0, [])
+
+
+async def test_a_sweep_leaves_a_run_alone_that_is_not_suspended(arena: Arena) -> None:
+    worker = await enlist(arena)
+    parent, child = await called(arena, worker)
+    await settle(arena, child, Completed(result="7"), is_child=False)
+    (row,) = await arena.fetch(SWEEP, None, 10)
+    assert (row["looked"], row["children"]) == (1, [child.token.job_id])
+    await arena.fetch("delete from outlast.suspended where job_id = $1", parent.token.job_id)
+    (row,) = await arena.fetch(SWEEP, None, 10)
     assert (row["looked"], row["children"]) == (1, [])
+
+
+async def test_a_sweep_looks_at_all_calls_of_one_child_together(arena: Arena) -> None:
+    worker = await enlist(arena)
+    there = await arena.enqueue(CHILD, key="k")
+    for _ in range(2):
+        held = await arena.running(worker)
+        await suspend(arena, held, a_call(a_child(held, key="k")))
+    (row,) = await arena.fetch(SWEEP, None, 1)
+    assert (row["looked"], row["last"]) == (2, there)
 
 
 async def test_an_end_takes_no_job_along_that_was_there_before_the_call(arena: Arena) -> None:

@@ -149,8 +149,20 @@ async def test_an_emit_costs_what_it_wakes(pages: Pages) -> None:
     assert await pages.of(events.WAITERS, *nobody) <= 6
 
 
-async def test_a_sweep_costs_what_it_looks_at(pages: Pages) -> None:
-    assert await pages.of(waits.SWEEP, None, 100) <= 100 * 8 + 20
+async def test_a_sweep_costs_nothing_for_runs_that_sleep_or_wait_for_an_event(pages: Pages) -> None:
+    """One statement for all of them, so that an idle worker sends as many as without any."""
+    assert await pages.of(waits.SWEEP, None, 1000) <= 4
+    assert (await pages.meter.driver.sweep_waits()).next_after is None
+
+
+async def test_a_sweep_costs_the_calls_that_it_looks_at(pages: Pages, lone_url: str) -> None:
+    """Of a call: its index entry and row, where its child might have ended or be, and whether its run is suspended."""
+    async with administrator(lone_url) as admin:
+        await admin.execute(
+            "update outlast.wait set kind = 4, child_id = gen_random_uuid(), due_at = null, event = null"
+            " where job_id = any(array(select id from outlast.pile where i <= 1000))"
+        )
+    assert await pages.of(waits.SWEEP, None, 100) <= 100 * 12 + 20
 
 
 async def test_recording_a_step_costs_the_same_beside_many(pages: Pages) -> None:

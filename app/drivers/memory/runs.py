@@ -69,7 +69,7 @@ class MemoryRuns:
         return waking.wake(self._store, batch)
 
     async def sweep_waits(self, after: JobId | None = None, batch: int = 1000) -> Swept:
-        """Look at suspended jobs for children that have ended."""
+        """Look for children that have ended."""
         return waking.sweep_waits(self._store, after, batch)
 
     async def release_due(self, batch: int = 1000) -> int:

@@ -40,17 +40,16 @@ def wake_in(store: Store, now: datetime) -> timedelta | None:
 
 
 def sweep_waits(store: Store, after: JobId | None, batch: int) -> Swept:
-    """Look at a batch of suspended jobs for children that have ended; see `RunStore.sweep_waits`."""
+    """Look at a batch of calls of suspended jobs for children that have ended; see `RunStore.sweep_waits`."""
     with store.statement() as now:
-        rest = sorted(
-            job_id
-            for job_id, token in store.tokens.items()
-            if isinstance(token, Dormant) and (after is None or job_id > after)
-        )
-        for job_id in rest[:batch]:
-            for wait in store.runs.waits_of(job_id):
-                look_at_child(store, job_id, wait, now)
-        woken = sum(not isinstance(store.tokens[job_id], Dormant) for job_id in rest[:batch])
+        calls = [
+            (wait.child_id, job_id)
+            for job_id, wait in store.runs.all_waits()
+            if wait.child_id is not None and isinstance(store.tokens[job_id], Dormant)
+        ]
+        rest = sorted({child for child, _ in calls if after is None or child > after})
+        wake_parents(store, rest[:batch], now)
+        woken = sum(not isinstance(store.tokens[job_id], Dormant) for job_id in {job_id for _, job_id in calls})
         return Swept(woken=woken, next_after=rest[batch - 1] if len(rest) > batch else None)
 
 

@@ -47,16 +47,17 @@ with over as materialized (
 {RESOLVE.strip()}
 select count(*) from woken"""  # noqa: S608  same
 
+# A run that sleeps or waits for an event has no row here: of those nobody has to be told by anybody.
 SWEEP = f"""
 with s as materialized (
-  select job_id from outlast.suspended
-  where job_id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000') order by job_id limit $2)
-select (select count(*) from s) as looked, (select job_id from s order by job_id desc limit 1) as last,
+  select w.job_id, w.child_id from outlast.wait w
+  where w.child_id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000') and w.awaited
+  order by w.child_id fetch first ($2::bigint) rows with ties)
+select (select count(*) from s) as looked, (select child_id from s order by child_id desc limit 1) as last,
   array(
-    select distinct w.child_id
-    from s cross join lateral (
-      select w.child_id, w.awaited from outlast.wait w where w.job_id = s.job_id offset 0) w {CHILD}
-    where w.child_id is not null and w.awaited and (f.state is not null or c.id is null)) as children"""  # noqa: S608  same
+    select distinct w.child_id from s w
+    cross join lateral (select from outlast.suspended d where d.job_id = w.job_id offset 0) d {CHILD}
+    where f.state is not null or c.id is null) as children"""  # noqa: S608  same
 
 
 async def wake(db: Database, batch: int = 1000) -> int:
@@ -110,7 +111,7 @@ async def tell_parents(db: Database, children: Sequence[UUID]) -> None:
 
 
 async def sweep_waits(db: Database, after: JobId | None = None, batch: int = 1000) -> Swept:
-    """Look at one batch of suspended jobs, by id, for children that have ended."""
+    """Look at one batch of calls of suspended jobs, by their children's ids, for children that have ended."""
     row = await db.run(lambda conn: conn.fetchrow(db.in_schema(SWEEP), after, batch))
     if row is None:
         raise AssertionError("a select without a table gives one row")
