@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -14,7 +15,7 @@ from app.domain.verdict import Reason
 from app.jobs.context import JobContext
 from app.jobs.handle import job
 from app.worker.run_signal import RunSignal
-from tests.roles.harness import Flaky, working
+from tests.roles.harness import QUICK, Flaky, working
 
 
 async def test_a_job_cancelled_before_it_starts_never_runs() -> None:
@@ -96,6 +97,33 @@ async def test_a_sync_body_is_told_in_its_thread() -> None:
         await bench.driver.cancel(job_id, reason="no")
         await bench.until("attempt.superseded", job_id)
         assert told.is_set()
+
+
+async def test_a_thousand_cancels_take_no_more_threads_than_there_are_places() -> None:
+    """A place is free again once its thread has come back, so that no thread is ever waited for beside a new one."""
+    running: set[str] = set()
+    most: list[int] = []
+
+    @job("thread.job")
+    def body(ctx: JobContext) -> None:
+        running.add(name := threading.current_thread().name)
+        most.append(len(running))
+        ctx.signal.wait(timedelta(seconds=10))
+        running.discard(name)
+
+    places, rounds = 50, 20
+    async with working(body, options=replace(QUICK, concurrency=places)) as bench:
+        for count in range(1, rounds + 1):
+            ids = [await bench.enqueue("thread.job") for _ in range(places)]
+            for job_id in ids:
+                await bench.until("attempt.started", job_id)
+                assert await bench.driver.cancel(job_id, reason="no") is CancelVerdict.SIGNALLED
+            for job_id in ids:
+                await bench.until("attempt.superseded", job_id)
+            pool = [one for one in threading.enumerate() if one.name.startswith("outlast.body")]
+            assert len(pool) <= places, count
+        assert len(most) == places * rounds
+        assert max(most) <= places
 
 
 async def test_a_body_that_swallows_its_cancellation_keeps_its_place_and_is_named() -> None:
