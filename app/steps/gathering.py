@@ -63,7 +63,10 @@ async def _ask(recorder: Recorder, count: int) -> tuple[Branch, Place]:
 
 
 async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], end: _End) -> None:
-    """Run one branch to its end; only a cancellation of the whole gather leaves through here."""
+    """Run one branch to its end; only a cancellation leaves through here.
+
+    One of this branch alone is kept as its error: the group would take the branch for one that ended without a value.
+    """
     task = branch.task = asyncio.current_task()
     WHERE.set(Where(recorder, branch))
     try:
@@ -73,9 +76,9 @@ async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], en
     except GeneratorExit:
         raise
     except BaseException as error:
+        end.error = error
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
-        end.error = error
     end.is_suspended = branch.is_suspended
 
 

@@ -168,6 +168,21 @@ async def test_a_cancelled_gather_ends_its_branches() -> None:
     assert ended == [1, 1]
 
 
+async def test_a_branch_that_is_cancelled_alone_is_an_error_and_no_value() -> None:
+    run = FakeRun()
+
+    async def cancelled() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return 1
+
+    with pytest.raises(asyncio.CancelledError):
+        await run.attempt(lambda step: step.gather(cancelled(), step.run("a", one)))
+    assert list(run.steps) == ["a"]
+
+
 async def fewer(step: Steps) -> object:
     return await step.gather(branch(step, "x"))
 
