@@ -10,10 +10,12 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from pydantic import Secret, SecretBytes, SecretStr
 from pydantic_core import PydanticSerializationError
 
 # What a serialiser, pydantic's or an author's own, says when a value does not fit; anything else is a fault of its own.
 _REFUSALS = (PydanticSerializationError, ValueError, TypeError, RecursionError)
+_MASK = "**********"  # what pydantic writes in a secret's place
 _EXPECTED = re.compile(r"Expected (`[^`]+`)")
 
 
@@ -25,14 +27,18 @@ def encode_value(dump_json: Callable[..., str | bytes], dump: Callable[..., obje
     """Give the JSON text of a value; both are pydantic's own, of a model or of an adapter, with the value bound.
 
     Raises:
-        UnencodableError: another type, a circular or too deep value, NaN or infinity, or no JSON form at all.
+        UnencodableError: another type, a circular or too deep value, NaN or infinity, a secret that would be masked, or
+            no JSON form at all.
     """
     try:
         made = dump_json(by_alias=True, warnings="error")
         text = made if isinstance(made, str) else made.decode()
         # Pydantic turns NaN and infinity into null; its Python form still has them.
-        if "null" in text and _has_odd_float(dump(mode="python", by_alias=True)):
+        if "null" in text and _has(_is_odd_float, dump(mode="python", by_alias=True)):
             raise UnencodableError("it holds NaN or infinity")
+        # And secrets into asterisks.
+        if _MASK in text and _has(_is_secret, dump(mode="python", by_alias=True)):
+            raise UnencodableError("it holds a secret, which would be stored as asterisks")
     except _REFUSALS as exc:
         raise UnencodableError(_reason(exc)) from exc
     return text
@@ -63,18 +69,25 @@ def refuse_silent_losses(root: object) -> None:
             todo.extend(value)
 
 
-def _has_odd_float(root: object) -> bool:
+def _has(is_it: Callable[[object], bool], root: object) -> bool:
     todo = [root]
     while todo:
         value = todo.pop()
-        if isinstance(value, float):
-            if not math.isfinite(value):
-                return True
-        elif isinstance(value, Mapping):
+        if is_it(value):
+            return True
+        if isinstance(value, Mapping):
             todo.extend(value.values())
         elif isinstance(value, list | tuple | set | frozenset):
             todo.extend(value)
     return False
+
+
+def _is_odd_float(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _is_secret(value: object) -> bool:
+    return isinstance(value, Secret | SecretStr | SecretBytes) and bool(value.get_secret_value())
 
 
 def _reason(exc: Exception) -> str:

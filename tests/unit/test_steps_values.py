@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr, field_serializer
 
 from app.domain.errors import ReplayDiverged, ResultInvalid, SettingsInvalid, StepTimeout, StepTooLarge
 from tests.unit.steps_fakes import NOW, FakeRun
@@ -124,6 +124,34 @@ async def test_a_value_that_cannot_be_kept_is_refused_and_not_recorded(fn: Calla
     with pytest.raises(ResultInvalid, match="'a'"):
         await run.attempt(lambda step: step.run("a", fn))
     assert run.steps == {}
+
+
+class Login(BaseModel):
+    password: SecretStr
+
+
+class Revealing(Login):
+    @field_serializer("password", when_used="json")
+    def reveal(self, password: SecretStr) -> str:
+        return password.get_secret_value()
+
+
+def a_login() -> list[Login]:
+    return [Login(password=SecretStr("hunter2"))]
+
+
+def a_login_in_the_open() -> Revealing:
+    return Revealing(password=SecretStr("hunter2"))
+
+
+async def test_a_secret_that_would_be_stored_as_asterisks_is_refused() -> None:
+    run = FakeRun()
+    with pytest.raises(ResultInvalid, match="a secret"):
+        await run.attempt(lambda step: step.run("a", a_login))
+    assert run.steps == {}
+    given = await run.attempt(lambda step: step.run("a", a_login_in_the_open))
+    assert given.password.get_secret_value() == "hunter2"
+    assert await FakeRun().attempt(lambda step: step.run("a", lambda: "**********")) == "**********"
 
 
 async def test_a_return_type_without_a_json_form_is_refused_before_the_function_is_called() -> None:
