@@ -24,7 +24,7 @@ from .recorder import Recorder
 from .running import is_async, run_function
 from .transaction import Transaction
 from .values import UndecodableError, from_text
-from .waits import child_failed, known, refuse_event, time_of
+from .waits import child_failed, known, refuse_event, refuse_itself, time_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -157,6 +157,7 @@ class Steps:
         Raises:
             ChildFailed: the child is dead, cancelled or deleted. Not recorded: an attempt that fails with it makes the
                 call anew, with a new child.
+            JobDuplicate: the child has this job's own type, tenant and idempotency key.
             PayloadInvalid: the payload does not fit. Else what `handle.enqueue` raises.
         """
         place, found = await self._recorder.ask(name, StepKind.CALL)
@@ -168,6 +169,7 @@ class Steps:
                 raise child_failed(found, job.name)
             raise self._recorder.suspended(known(found))
         child = job.child(payload, self._recorder.job, options)
+        refuse_itself(name, child, self._recorder.job)
         raise self._recorder.suspended(NewWait(name=name, kind=StepKind.CALL, place=place, child=child))
 
     def transaction(self, name: str, *, bind: object | None = None) -> AbstractAsyncContextManager[Any]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ..domain.errors import ChildFailed, RequestInvalid
-from ..domain.job import LONGEST_DURATION, NAME_PATTERN
+from ..domain.errors import ChildFailed, JobDuplicate, RequestInvalid
+from ..domain.job import LONGEST_DURATION, NAME_PATTERN, ClaimedJob, NewJob
 from ..domain.step import NewWait, WaitView
 from ..domain.text import printable_key
 from .history import Record
@@ -72,6 +72,21 @@ def refuse_event(event: object, key: object, timeout: timedelta | None, since: s
         )
     if since not in ("enqueue", "wait"):
         raise RequestInvalid(f"since={since!r} is not known", fix="use 'enqueue' or 'wait'")
+
+
+def refuse_itself(name: str, child: NewJob, caller: ClaimedJob) -> None:
+    """Refuse a call that the calling job itself would answer: it would wait for its own end.
+
+    Raises:
+        JobDuplicate: the child has the job type, tenant and idempotency key of the caller.
+    """
+    if child.key is not None and (child.name, child.tenant, child.key) == (caller.name, caller.tenant, caller.key):
+        raise JobDuplicate(
+            f"step {name!r} calls the very job it is part of: {child.name} with the idempotency key {child.key!r}",
+            fix="give the child a key of its own, with idempotency_key=",
+            existing_id=str(caller.token.job_id),
+            step=name,
+        )
 
 
 def child_failed(wait: WaitView, name: str) -> ChildFailed:

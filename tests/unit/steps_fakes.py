@@ -53,6 +53,7 @@ class FakeRun:
         self.steps: dict[str, StepView] = {}
         self.waits: dict[str, WaitView] = {}
         self.version = "1"
+        self.key: str | None = None
         self.is_held = True
         self.reads = 0
         self.committed: list[list[str]] = []
@@ -68,7 +69,7 @@ class FakeRun:
         self.signal = Signal()
         self.claim_no += 1
         job = claimed(claim_no=self.claim_no)
-        job = job._replace(run_id=RunId(job.token.job_id))
+        job = job._replace(run_id=RunId(job.token.job_id), key=self.key)
         with ThreadPoolExecutor(2) as pool:
             values = Values(max_bytes=self._max_bytes)
             tools = Tools(

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from app.domain.errors import ChildFailed, ReplayDiverged, RequestInvalid, StepTimeout
+from app.domain.errors import ChildFailed, JobDuplicate, ReplayDiverged, RequestInvalid, StepTimeout
 from app.domain.job import JobId
 from app.domain.state import State
 from app.domain.step import NewWait
@@ -42,6 +42,11 @@ async def print_label(payload: Parcel) -> Label:
 @job("labels.mine", tenant="{shop}")
 async def print_for(shop: str) -> str:
     return shop
+
+
+@job("a.job")
+async def own_type(number: int) -> int:
+    return number
 
 
 async def waits(run: FakeRun, body: Any) -> list[NewWait]:
@@ -144,6 +149,16 @@ async def test_a_child_whose_job_type_declares_a_tenant_is_of_that() -> None:
     (wait,) = await waits(FakeRun(), lambda step: step.call("label", print_for, {"shop": "elsewhere"}))
     assert wait.child is not None
     assert wait.child.tenant == "elsewhere"
+
+
+async def test_a_call_that_its_own_job_would_answer_is_refused() -> None:
+    run = FakeRun()
+    run.key = "3"
+    with use_client(Client(RememberingStore().driver)), pytest.raises(JobDuplicate, match="the very job") as caught:
+        await run.attempt(lambda step: step.call("again", own_type, {"number": 3}, idempotency_key="3"))
+    assert caught.value.details["existing_id"] == str(run.recorder.job.token.job_id)
+    (wait,) = await waits(run, lambda step: step.call("again", own_type, {"number": 3}, idempotency_key="4"))
+    assert wait.child is not None
 
 
 async def test_a_call_gives_its_childs_result_by_its_type() -> None:
