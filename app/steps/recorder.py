@@ -31,7 +31,7 @@ from .history import History, Record, number_in, placed, said
 from .points import Moment, Point
 from .signal import Signal
 from .suspension import Suspension
-from .tools import Tools, while_held
+from .tools import Tools, run_over, while_held
 from .waits import lasted
 
 _MAY_BE_ANYWHERE = frozenset({StepKind.RUN, StepKind.TRANSACTION})
@@ -41,7 +41,7 @@ class Recorder:
     """The steps of one attempt. `task` runs the body; `store_now` reckons the store's time; `step_timeout` bounds one.
 
     `steps` counts the steps this attempt has passed, `replayed` those of them that were answered from the record,
-    `reached` is the one asked for last.
+    `reached` is the one asked for last. `is_over` is set once the body has ended: what it left running begins no step.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Recorder:
         self.replayed = 0
         self.reached: str | None = None
         self.diverged: ReplayDiverged | None = None
+        self.is_over = False
         self._asked: dict[str, Place] = {}
         self._pending: dict[str, tuple[NewWait, float]] = {}  # and when it was asked for
         self._passed: list[Place] = []
@@ -293,7 +294,9 @@ class Recorder:
             )
 
     def _refuse_over(self, branch: Branch) -> None:
-        """Raise again what the body has caught and gone on from."""
+        """Raise again what the body has caught and gone on from, and refuse what has outlived it."""
+        if self.is_over:
+            raise run_over(self.job)
         if self.diverged is not None:
             raise self.diverged
         if branch.is_suspended or self.main.is_suspended:

@@ -11,7 +11,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..domain.errors import DriverUnavailable
+from ..domain.errors import DriverUnavailable, RequestInvalid
+from ..domain.job import ClaimedJob
 from ..domain.verdict import GONE
 from ..drivers.runs import RunStore
 from ..lifecycle.timers import LoopTimers, Timers
@@ -56,3 +57,10 @@ async def while_held(call: Callable[[], Awaitable[T]], signal: Signal) -> T:
                 raise
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def run_over(job: ClaimedJob) -> RequestInvalid:
+    """Give the error of a step that is asked for once the body has ended."""
+    return RequestInvalid(
+        f"job {job.token.job_id} has ended, it has no steps any more", fix="await what the body starts"
+    )

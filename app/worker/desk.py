@@ -16,7 +16,7 @@ from ..lifecycle.timers import LoopTimers, Timers
 from ..steps.api import Steps
 from ..steps.points import AtPoint
 from ..steps.recorder import Recorder
-from ..steps.tools import Tools
+from ..steps.tools import Tools, run_over
 from ..steps.values import Values
 from .options import WorkerOptions
 from .roster import Roster, Run
@@ -59,9 +59,7 @@ class Desk:
         """
         run = self._roster.run_of(job.token)
         if run is None or run.has_ended:
-            raise RequestInvalid(
-                f"job {job.token.job_id} has ended, it has no steps any more", fix="await what the body starts"
-            )
+            raise run_over(job)
         if run.handle.is_sync:
             raise RequestInvalid(
                 f"the body of {job.name} is a plain def, which cannot wait for a step",

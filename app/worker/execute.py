@@ -119,6 +119,7 @@ class Caller:
         recorder = run.recorder
         if recorder is None:
             return None
+        recorder.is_over = True
         if (diverged := recorder.diverged) is not None:
             recorded_by = diverged.details["code_version"]
             version = None if recorded_by == self._code_version else str(recorded_by)
