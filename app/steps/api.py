@@ -177,9 +177,11 @@ class Steps:
 
         `session` is SQLAlchemy's `AsyncSession` on the store's own database, or on `bind`, an engine of the caller's on
         that database. On replay the block is left out: take what it made from the database after it, not from
-        variables set inside. Do not commit in it; that is done at its end, fenced.
+        variables set inside. Do not commit in it; that is done at its end, fenced. Do not leave it by `return`, `break`
+        or `continue`: a replay would go on behind it.
 
         Raises:
+            RequestInvalid: it is left so.
             TransactionForeign: `bind`, or the store, is not on the store's PostgreSQL database.
             StepTimeout: the block took longer than the job type's `step_timeout`; nothing is written.
         """

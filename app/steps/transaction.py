@@ -12,7 +12,9 @@ from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
+from ..domain.errors import RequestInvalid
 from ..domain.step import NewStep, Place, StepKind
+from .leaving_block import way_out
 from .points import Moment
 from .recorder import Recorder
 from .running import step_timed_out
@@ -42,11 +44,18 @@ class Transaction(AbstractAsyncContextManager[Any]):
         """Begin, or have the block left out when it is recorded.
 
         Raises:
-            TransactionForeign: the session would be on another database than the store's. Else what `run` raises.
+            TransactionForeign: the session would be on another database than the store's.
+            RequestInvalid: the block is left by `return`, `break` or `continue`. Else what `run` raises.
         """
+        frame = sys._getframe(1)  # noqa: SLF001 - the frame that is to go on
+        if (way := way_out(frame)) is not None:
+            raise RequestInvalid(
+                f"the block of the transaction {self._name!r} is left by the {way}, which a replay does not reach",
+                fix="let the block come to its end, and return, break or continue behind it",
+            )
         self._place, found = await self._recorder.ask(self._name, StepKind.TRANSACTION)
         self._is_recorded = found is not None
-        if self._is_recorded and self._skip.arm(sys._getframe(1)):  # noqa: SLF001 - the frame that is to go on
+        if self._is_recorded and self._skip.arm(frame):
             return None
         return await self._begin(self._place)
 

@@ -58,11 +58,12 @@ class Body:
         return "after"
 
     async def in_a_loop(self, step: Steps) -> str:
-        """Leave the block by continue."""
+        """Write it in a loop, and a loop in it."""
         for _ in range(1):
             async with step.transaction("book") as session:
                 self.write(session)
-                continue
+                for _ in range(2):
+                    continue
         return "after"
 
     async def without_a_name(self, step: Steps) -> str:
