@@ -60,8 +60,7 @@ class Scribe:
 
     def progress(self, token: ClaimToken, value: float, message: str | None) -> None:
         """Take how far a run has come; what is no number from 0 to 1 is brought there. Any thread."""
-        number = float(value)
-        bounded = 0.0 if math.isnan(number) else min(max(number, 0.0), 1.0)
+        bounded = _part(value)
         text = None if message is None else _bounded(message, PROGRESS_MESSAGE_MOST)
         with self._lock:
             self._of(token).progress = (bounded, text)
@@ -124,6 +123,19 @@ class Scribe:
         return said
 
 
-def _bounded(text: str, most: int) -> str:
+def _part(value: object) -> float:
+    """Give a number from 0 to 1, whatever was said: a body does not fail for it."""
+    try:
+        number = float(value)  # type: ignore[arg-type]  # what is no number is met here
+    except Exception:  # noqa: BLE001 - an object of the author's own may raise anything
+        return 0.0
+    return 0.0 if math.isnan(number) else min(max(number, 0.0), 1.0)
+
+
+def _bounded(text: object, most: int) -> str:
     """Give a text as it can be stored, in at most so many characters."""
-    return storable(str(text)[:most], most * _BYTES_A_CHARACTER)[0]
+    try:
+        said = str(text)
+    except Exception:  # noqa: BLE001 - as above
+        said = f"<{type(text).__name__}>"
+    return storable(said[:most], most * _BYTES_A_CHARACTER)[0]

@@ -103,6 +103,27 @@ async def test_notes_that_cannot_be_kept_never_fail_the_body() -> None:
         assert bench.probe.of("store.call_failed", verb="note")
 
 
+async def test_what_is_no_number_and_no_text_never_fails_the_body() -> None:
+    class Wordless:
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    @job("notes.job")
+    async def body(ctx: JobContext) -> None:
+        for value in ("half", None, 10**400):
+            ctx.progress(value, Wordless())  # type: ignore[arg-type] # what the test shows
+        ctx.log(Wordless())  # type: ignore[arg-type] # same
+
+    async with working(body) as bench:
+        job_id = await bench.enqueue("notes.job")
+        await bench.until("attempt.completed", job_id)
+        run = await bench.driver.run(job_id)
+        assert run is not None
+        assert [line.message for line in run.lines] == ["<Wordless>"]
+        assert run.progress is not None
+        assert (run.progress.value, run.progress.message) == (0.0, "<Wordless>")
+
+
 async def test_an_attempt_is_settled_after_what_it_said_also_while_more_is_being_written_down() -> None:
     both = asyncio.Barrier(2)
 
