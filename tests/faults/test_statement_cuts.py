@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.conformance.runs import new_event
 from tests.faults.cuts import ends, enqueue, heart, outbox, repairs, runs, schedules, settle, upkeep, waits, worker
 from tests.faults.cuts.bench import Bench, bench_on
 from tests.faults.cuts.cell import Cell, Operation, play, statements_of
-from tests.faults.cuts.table import agree, counts, lines
+from tests.faults.cuts.table import agree, commits, counts, lines
 from tests.support.blade import Cut
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(180)]
@@ -107,7 +107,7 @@ async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
         async with bench_on(make_database, folder / str(number), patience=_PATIENCE) as bench:
             for kind in todo:
                 statements = await statements_of(bench, kind)
-                cells.extend([await _played(bench, kind, at, Cut.SILENT, statements) for at in _commits(statements)])
+                cells.extend([await _played(bench, kind, at, Cut.SILENT, statements) for at in commits(statements)])
 
     async with asyncio.TaskGroup() as group:
         for number in range(_BENCHES):
@@ -214,16 +214,6 @@ async def _played(bench: Bench, kind: type[Operation], at: int, cut: Cut, statem
         error.add_note(f"cell: {kind.name}, statement {at + 1} of {len(statements)}, {cut}")
         error.add_note(statements[at])
         raise
-
-
-def _commits(statements: Sequence[str]) -> Iterator[int]:
-    """Give the statements after which something is committed."""
-    is_within = False
-    for at, sql in enumerate(statements):
-        word = sql.split(maxsplit=1)[0].strip(";").upper()
-        is_within = word == "BEGIN" or (is_within and word not in {"COMMIT", "ROLLBACK"})
-        if not is_within and word not in {"SELECT", "ROLLBACK"}:
-            yield at
 
 
 def _tell(record: Record, group: str, cells: Sequence[Cell]) -> None:

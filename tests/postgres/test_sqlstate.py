@@ -27,6 +27,7 @@ def server_error(state: str) -> asyncpg.PostgresError:
     ("state", "kind"),
     [
         *((state, DriverUnavailable) for state in ("08006", "08003", "57P01", "57P02", "57P03", "57014", "25006")),
+        *((state, DriverUnavailable) for state in ("25P03", "25P04")),
         *((state, DriverUnavailable) for state in ("53100", "53200", "53300", "55P03", "58030", "28P01", "3D000")),
         *((state, Contended) for state in ("40001", "40P01")),
         *((state, RequestInvalid) for state in ("22021", "22008", "22003", "23514", "54000")),

@@ -47,6 +47,14 @@ class Cut(StrEnum):
         return self not in {Cut.UNSENT, Cut.UNDONE}
 
 
+class Limit(StrEnum):
+    """A time limit of the server's that passes at one statement: the session's setting of that name."""
+
+    LOCK = "lock_timeout"
+    STATEMENT = "statement_timeout"
+    IDLE = "idle_in_transaction_session_timeout"
+
+
 class Blade:
     """Passes everything on until armed; then counts statements and cuts at the one it was armed for, once."""
 
@@ -58,14 +66,14 @@ class Blade:
         self._is_counting = False
         self._at: int | None = None
         self._marker: str | None = None
-        self._cut: Cut | None = None
+        self._cut: Cut | Limit | None = None
 
     def arm_for(self, marker: str, cut: Cut) -> None:
         """Cut at the next statement whose text contains `marker`."""
         self.arm(None, cut)
         self._marker = marker
 
-    def arm(self, at: int | None = None, cut: Cut | None = None) -> None:
+    def arm(self, at: int | None = None, cut: Cut | Limit | None = None) -> None:
         """Count from zero, and cut at a statement; without one only count."""
         self.statements, self.hit, self.said, self._marker = [], None, "", None
         self._at, self._cut, self._is_counting = at, cut, True
@@ -74,7 +82,7 @@ class Blade:
         """Let everything through again; connections that were cut stay so."""
         self._is_counting, self._cut = False, None
 
-    def meets(self, sql: str) -> Cut | None:
+    def meets(self, sql: str) -> Cut | Limit | None:
         """Count a statement; gives the cut if it is the one."""
         if not self._is_counting or any(mark in sql for mark in _PREPARING):
             return None
@@ -151,12 +159,12 @@ class BladedProxy:
                     await self._cut(cut, message, wire)
                 finally:
                     wire.may_end.set()
-                if cut is not Cut.SILENT:
+                if cut not in {Cut.SILENT, Limit.LOCK, Limit.STATEMENT}:
                     return
             else:
                 wire.to_server.write(message)
 
-    async def _cut(self, cut: Cut, message: bytes, wire: Wire) -> None:
+    async def _cut(self, cut: Cut | Limit, message: bytes, wire: Wire) -> None:
         """Do to one statement what was asked for; the connection ends with the return, but for one gone silent."""
         if cut is Cut.UNSENT:
             self._blade.said = "not sent"
@@ -165,6 +173,11 @@ class BladedProxy:
             await self._undo(message, wire)
             await _within(wire.is_ended)
             wire.to_client.write(wire.kept)  # why it was ended
+        elif cut is Limit.IDLE:
+            await _within(wire.is_ended)
+            self._blade.said = "ended by the server"
+        elif isinstance(cut, Limit):
+            await self._hold_up(message, wire)
         else:
             wire.kept, wire.is_ready = b"", asyncio.Event()
             wire.to_server.write(message)
@@ -193,6 +206,18 @@ class BladedProxy:
                 wire.to_server.write(message)
         finally:
             await transaction.rollback()
+
+    async def _hold_up(self, message: bytes, wire: Wire) -> None:
+        """Deliver a statement while a table of its own is locked, and let go when the server has answered."""
+        async with self._locker.transaction():
+            is_locked = await self._locked(dict.fromkeys(_TABLE.findall(str(self._blade.hit))))
+            wire.kept, wire.is_ready = b"", asyncio.Event()
+            wire.to_server.write(message)
+            await _within(wire.is_ready)
+        refusal = re.search(rb"\0C([0-9A-Z]{5})\0M", wire.kept)
+        self._blade.said = refusal[1].decode() if refusal and is_locked else "nothing to wait for"
+        wire.to_client.write(wire.kept)
+        wire.kept = None
 
     async def _locked(self, names: dict[str, None]) -> bool:
         for name in names:

@@ -18,7 +18,7 @@ from app.domain.job import ClaimedJob, ClaimToken, JobId, NewJob, WorkerId
 from app.drivers.protocol import ClaimRequest, QueueShare
 from app.steps.repeat import until_known
 from tests.faults.cuts.bench import Bench
-from tests.support.blade import Cut
+from tests.support.blade import Cut, Limit
 from tests.support.drivers import NAME, QUEUE, new_job, new_worker
 
 _PATIENCE_SECONDS = 20.0
@@ -122,7 +122,7 @@ class Cell:
     at: int
     of: int
     sql: str
-    cut: Cut
+    cut: Cut | Limit
     proof: str
     stored: bool
     heard: str
@@ -144,7 +144,7 @@ async def statements_of(bench: Bench, kind: type[Operation]) -> list[str]:
     return bench.blade.statements
 
 
-async def play(bench: Bench, kind: type[Operation], at: int, cut: Cut, statements: Sequence[str]) -> Cell:
+async def play(bench: Bench, kind: type[Operation], at: int, cut: Cut | Limit, statements: Sequence[str]) -> Cell:
     """Play one cell; fails where a rule is broken, and where the cut was never made."""
     operation = kind(bench)
     operation.is_cut = True

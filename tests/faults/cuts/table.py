@@ -45,3 +45,13 @@ def agree(cells: Sequence[Cell]) -> None:
         assert sum(after) >= last, f"{cells[0].operation}, after statement {at + 1}: {stored}"
         last = sum(after)
     assert last, f"{cells[0].operation} stored nothing when it was cut after its last statement"
+
+
+def commits(statements: Sequence[str]) -> Iterator[int]:
+    """Give the statements after which something is committed."""
+    is_within = False
+    for at, sql in enumerate(statements):
+        word = sql.split(maxsplit=1)[0].strip(";").upper()
+        is_within = word == "BEGIN" or (is_within and word not in {"COMMIT", "ROLLBACK"})
+        if not is_within and word not in {"SELECT", "ROLLBACK"}:
+            yield at
