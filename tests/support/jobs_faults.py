@@ -150,3 +150,10 @@ async def snooze(ctx: JobContext, times: int = 1, seconds: float = 0.05) -> int:
         if ctx.claim_no <= times:
             raise Snooze(timedelta(seconds=seconds))
         return ctx.claim_no
+
+
+@job("faults.take", retry=QUICK)
+async def take(ctx: JobContext, seconds: float = 0.1) -> None:
+    """Take a fixed time."""
+    with effects(ctx):
+        await asyncio.sleep(seconds)
