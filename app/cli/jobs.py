@@ -64,7 +64,7 @@ def show(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
     """Show one job: state, payload, result, error, every attempt, and its life as a timeline."""
 
     async def read(control: RunControl) -> tuple[tuple[JobView, Timeline], tuple[AttemptView, ...], RunView]:
-        wanted = job_id_of(job_id)
+        wanted = (await _followed(control.jobs, job_id_of(job_id))).id
         drawn, run = await control.timeline(wanted, tenant=None), await control.run(wanted, tenant=None)
         return drawn, await control.jobs.attempts(wanted, tenant=None), run
 

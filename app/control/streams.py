@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from ..domain.errors import OutlastError, RateLimited
 from ..domain.job import JobId
@@ -94,7 +94,9 @@ class JobStreams:
 
     async def run(self) -> None:
         """Serve the streams until `stop`, woken over the one connection that listens for all who wait."""
-        with self._driver.heard(self.on_wake):
+        with ExitStack() as hearing:
+            with suppress(OutlastError):  # closed, or not open yet: the looks once a second go on
+                hearing.enter_context(self._driver.heard(self.on_wake))
             while not self._is_closing:
                 await self._someone_follows.wait()
                 await self._next_look()
