@@ -64,11 +64,21 @@ async def answers(server: DevPostgres) -> bool:
 
 
 async def kill_backend(server: DevPostgres, application_name: str) -> None:
-    """Kill one session's process outright: the server ends all the others, too, and recovers by itself."""
-    (victim, *_) = await as_administrator(
-        server, f"select pid from pg_stat_activity where application_name = '{application_name}'"
-    )
-    os.kill(victim["pid"], signal.SIGKILL)
+    """Kill one session's process outright: the server ends all the others, too, and recovers by itself.
+
+    Waits for the session: who lost it in an outage before may not be back yet.
+    """
+    victims: list[int] = []
+
+    async def is_there() -> bool:
+        rows = await as_administrator(
+            server, f"select pid from pg_stat_activity where application_name = '{application_name}'"
+        )
+        victims.extend(row["pid"] for row in rows)
+        return bool(victims)
+
+    await eventually(is_there, f"a session is called {application_name!r}")
+    os.kill(victims[0], signal.SIGKILL)
 
 
 # --- jobs across an outage --------------------------------------------------------------------------------------------
