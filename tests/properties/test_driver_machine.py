@@ -281,7 +281,7 @@ def _settings(max_examples: int, steps: int, *, phases: Collection[Phase]) -> se
 
 
 # Shrinking takes minutes: the short run shows the first example there is, which names every command and difference.
-SHORT = _settings(100, 40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+SHORT = _settings(60, 40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 LONG = _settings(2000, 50, phases=list(Phase))
 
 
