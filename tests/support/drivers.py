@@ -314,4 +314,5 @@ async def env(request: pytest.FixtureRequest, driver_kind: str, driver_url: str 
 async def _nothing_is_left(url: str) -> None:
     from tests.support.pooler import at_each_server  # noqa: PLC0415 - only when there is a pooler
 
-    assert [row["left_behind"] for row in await at_each_server(url) if row["left_behind"]] == []
+    left = [row["left_behind"] for row in await at_each_server(url) if row["left_behind"]]
+    assert left == [], left

@@ -18,7 +18,7 @@ _OFF = PLANNING | {"jit"}
 _LIMITS = frozenset({"idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"})
 
 # Of these, asyncpg knows the elements and asks about the rest.
-_ARRAYS = ("boolean", "smallint", "integer", "bigint", "text", "uuid", "interval", "timestamptz")
+_ARRAYS = ("boolean", "smallint", "integer", "bigint", "float8", "text", "uuid", "interval", "timestamptz")
 _USES_ARRAYS = f"select {', '.join(f'null::{name}[]' for name in _ARRAYS)}"
 
 # Of a statement without a name there is nothing that another client could find at the server.
