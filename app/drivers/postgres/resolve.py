@@ -24,7 +24,7 @@ tok as materialized (
 woken as (
   delete from outlast.suspended s
   where s.job_id = any(array(select o.job_id from over o where o.awaited or not o.is_kept))
-    and s.job_id = any(array(select t.job_id from tok t)) returning s.*),
+    and (s.job_id = any(array(select t.job_id from tok t))) is true returning s.*),
 rdy as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
   select queue, rank & -2, job_id, name_id, attempt, claim_no, crashes, interrupts from woken order by since, job_id),
