@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...domain.errors import DriverUnavailable, OutlastError
 from ...domain.job import Enqueued, NewJob
@@ -69,14 +69,16 @@ class EnqueueLane:
                 try:
                     await self._settle(batch)
                 finally:
-                    _refuse(batch, "while this job was on its way: whether it is stored is unknown", _UNKNOWN_FIX)
+                    refuse_callers(
+                        batch, "while this job was on its way: whether it is stored is unknown", _UNKNOWN_FIX
+                    )
                 await asyncio.sleep(0)
         finally:
             self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        _refuse(waiting, "before this job was sent: it is not stored", _NOT_SENT_FIX)
+        refuse_callers(waiting, "before this job was sent: it is not stored", _NOT_SENT_FIX)
 
     def _next(self) -> list[_Caller]:
         count = chars = 0
@@ -96,7 +98,7 @@ class EnqueueLane:
             if len(batch) == 1 or (isinstance(error, OutlastError) and error.retryable):
                 for _, answer in batch:
                     if not answer.done():
-                        answer.set_exception(_own(error))
+                        answer.set_exception(own_error(error))
                 return
             for caller in batch:
                 await self._settle([caller])
@@ -110,14 +112,14 @@ class EnqueueLane:
                 answer.set_result(verdict)
 
 
-def _refuse(callers: Sequence[_Caller], when: str, fix: str) -> None:
+def refuse_callers(callers: Sequence[tuple[Any, asyncio.Future[Any]]], when: str, fix: str) -> None:
     """Answer callers that nothing answers any more; others stay answered, or have gone away."""
     for _, answer in callers:
         if not answer.done():
             answer.set_exception(DriverUnavailable(f"the driver was closed {when}", fix=fix, is_closed=True))
 
 
-def _own(error: Exception) -> Exception:
+def own_error(error: Exception) -> Exception:
     """Give each caller an error of its own: one that is raised in many tasks would gather all their tracebacks."""
     if not isinstance(error, OutlastError):
         return error

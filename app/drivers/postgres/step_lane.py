@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ...domain.errors import OutlastError
 from .apart import start_apart
+from .enqueue_lane import own_error, refuse_callers
 from .steps import Recording
 
 MAX_ROWS = 500
@@ -20,6 +21,8 @@ _LAST_ROUND_SECONDS = 5.0
 
 Record: TypeAlias = Callable[[Sequence[Recording]], Awaitable[Sequence[bool]]]
 _Caller: TypeAlias = tuple[Recording, asyncio.Future[bool]]
+
+_FIX = "leave the step to the next attempt, which finds the record or does the work again"
 
 
 class StepLane:
@@ -43,23 +46,30 @@ class StepLane:
         return await answer
 
     async def close(self) -> None:
-        """Send what has gathered, within a bound; called when the driver closes."""
+        """Send what has gathered, within a bound, and tell whoever is left; called when the driver closes."""
         if self._sending is not None and not self._sending.done():
             await asyncio.wait((self._sending,), timeout=_LAST_ROUND_SECONDS)
             self._sending.cancel()
             await asyncio.wait((self._sending,))
+        self._refuse_waiting()  # a task that was cancelled before its first step has told nobody
 
     async def _send(self) -> None:
-        # Before each batch, what the loop has ready joins it: callers that were answered together come back together.
-        await asyncio.sleep(0)
-        while self._waiting:
-            batch = self._next()
-            try:
-                await self._settle(batch)
-            finally:
-                for _, answer in batch:
-                    answer.cancel()  # answered ones stay answered
+        try:
+            # Before each batch, what the loop has ready joins it: callers answered together come back together.
             await asyncio.sleep(0)
+            while self._waiting:
+                batch = self._next()
+                try:
+                    await self._settle(batch)
+                finally:
+                    refuse_callers(batch, "while this step was on its way: whether it is recorded is unknown", _FIX)
+                await asyncio.sleep(0)
+        finally:
+            self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        refuse_callers(waiting, "before this step was sent: it is not recorded", _FIX)
 
     def _next(self) -> list[_Caller]:
         count = chars = 0
@@ -79,7 +89,7 @@ class StepLane:
             if len(batch) == 1 or (isinstance(error, OutlastError) and error.retryable):
                 for _, answer in batch:
                     if not answer.done():
-                        answer.set_exception(_own(error))
+                        answer.set_exception(own_error(error))
                 return
             for caller in batch:
                 await self._settle([caller])
@@ -87,12 +97,3 @@ class StepLane:
         for (_, answer), is_held in zip(batch, answers, strict=True):
             if not answer.done():
                 answer.set_result(is_held)
-
-
-def _own(error: Exception) -> Exception:
-    """Give each caller an error of its own: one that is raised in many tasks would gather all their tracebacks."""
-    if not isinstance(error, OutlastError):
-        return error
-    own = type(error)(error.cause, fix=error.fix, **error.details)
-    own.__cause__ = error.__cause__
-    return own
