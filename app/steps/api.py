@@ -21,7 +21,7 @@ from .gathering import gather
 from .history import Record, said
 from .points import Moment
 from .recorder import Recorder
-from .running import is_async, run_function
+from .running import run_function
 from .transaction import Transaction
 from .values import UndecodableError, from_text
 from .waits import child_failed, known, refuse_event, refuse_itself, time_of
@@ -73,17 +73,18 @@ class Steps:
             Exception: what the function raises.
         """
         recorder, values = self._recorder, self._recorder.tools.values
-        adapter = values.adapter_of(fn)
+        adapter, on_loop = values.returned_by(fn)
         place, found = await recorder.ask(name, StepKind.RUN)
         if found is not None:
             return self._decoded(adapter, found)
-        began, on_loop = recorder.tools.monotonic(), is_async(fn)
+        began = recorder.tools.monotonic()
         with ExitStack() as held:
             value = await run_function(recorder, name, partial(fn, *args, **kwargs), held, on_loop=on_loop)
             lasted = timedelta(seconds=recorder.tools.monotonic() - began)
             text = values.encode(adapter, value, step=name)
             given = _readable(adapter, text, name)
-            await recorder.reach(Moment.INSIDE, name, StepKind.RUN)
+            if recorder.tools.at is not None:
+                await recorder.reach(Moment.INSIDE, name, StepKind.RUN)
             await recorder.record(NewStep(name=name, kind=StepKind.RUN, place=place, value=text, lasted=lasted))
         return given
 

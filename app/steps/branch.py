@@ -7,7 +7,7 @@ of its own, named after the first step it asks for: nothing else about it is the
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, NamedTuple
 
 from ..domain.step import MAIN_BRANCH, Place
@@ -44,6 +44,23 @@ class Where(NamedTuple):
 
 
 WHERE: ContextVar[Where | None] = ContextVar("outlast.step", default=None)
+
+
+class Inside:
+    """A block of which it is known where it is. A generator's context would cost more than the rest of a small step."""
+
+    __slots__ = ("_token", "_where")
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._token: Token[Where | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = WHERE.set(self._where)
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            WHERE.reset(self._token)
 
 
 def own_order_of(name: str) -> str:

@@ -16,6 +16,7 @@ from pydantic_core import PydanticSerializationError
 # What a serialiser, pydantic's or an author's own, says when a value does not fit; anything else is a fault of its own.
 _REFUSALS = (PydanticSerializationError, ValueError, TypeError, RecursionError)
 _MASK = "**********"  # what pydantic writes in a secret's place
+_PLAIN = frozenset({type(None), bool, int, float, str})
 _EXPECTED = re.compile(r"Expected (`[^`]+`)")
 
 
@@ -52,10 +53,12 @@ def refuse_silent_losses(root: object) -> None:
     Raises:
         UnencodableError: the value holds such a thing.
     """
+    if type(root) in _PLAIN:
+        return
     todo, seen = [root], set[int]()
     while todo:
         value = todo.pop()
-        if id(value) in seen:
+        if type(value) in _PLAIN or id(value) in seen:
             continue
         if isinstance(value, Iterator):
             raise UnencodableError(f"it holds a {type(value).__name__}, which can be read only once")

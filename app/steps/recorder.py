@@ -7,8 +7,7 @@ body ended: a suspension or a divergence stands, whatever the body made of the e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
@@ -26,7 +25,7 @@ from ..domain.step import (
     WaitView,
 )
 from ..domain.text import is_printable
-from .branch import WHERE, Branch, Where, own_order_of
+from .branch import WHERE, Branch, Inside, Where, own_order_of
 from .history import History, Record, number_in, placed, said
 from .points import Moment, Point
 from .signal import Signal
@@ -132,7 +131,7 @@ class Recorder:
             Aborted: nothing is recorded, and the run was told to stop.
             RequestInvalid: the name cannot be one, or the step is asked for where it cannot be.
         """
-        history = await self.loaded()
+        history = self._history or await self.loaded()
         branch = self._branch_for(name, kind)
         if name in self._asked:
             raise StepDuplicate(
@@ -154,7 +153,8 @@ class Recorder:
             self.replayed += 1
             self._passed.append(place)
         elif found is None:
-            await self.reach(Moment.BEFORE, name, kind)
+            if self.tools.at is not None:
+                await self.reach(Moment.BEFORE, name, kind)
             self.signal.raise_if_aborted()
         return place, found
 
@@ -187,14 +187,9 @@ class Recorder:
         self._refuse_over(where.branch)
         return where.branch
 
-    @contextmanager
-    def inside(self, name: str) -> Iterator[None]:
+    def inside(self, name: str) -> Inside:
         """Mark the current code as the body of a step, in which no other step can be asked for."""
-        token = WHERE.set(self.here()._replace(inside=name))
-        try:
-            yield
-        finally:
-            WHERE.reset(token)
+        return Inside(Where(self, self.here().branch, name))
 
     def leave(self, branch: Branch) -> None:
         """End a branch that has returned.
@@ -221,7 +216,8 @@ class Recorder:
                 fix="end soon; whoever took the job over runs it from its last recorded step",
             )
         self.passed(step.place)
-        await self.reach(Moment.AFTER, step.name, step.kind)
+        if self.tools.at is not None:
+            await self.reach(Moment.AFTER, step.name, step.kind)
 
     def passed(self, place: Place) -> None:
         """Count a step that is recorded now."""
@@ -272,11 +268,11 @@ class Recorder:
             raise RequestInvalid(
                 f"{name!r} is not the name of a step", fix=f"use 1 to {STEP_NAME_MOST} printable characters"
             )
-        what = f"{kind.value} step {name!r}"
         if kind not in _MAY_BE_ANYWHERE:
-            return self.own_branch(what)
+            return self.own_branch(_titled(kind, name))
         where = self.here()
-        self._refuse_nested(where, what)
+        if where.inside is not None:
+            self._refuse_nested(where, _titled(kind, name))
         self._refuse_over(where.branch)
         task = asyncio.current_task()
         if task is where.branch.task:
@@ -306,3 +302,7 @@ class Recorder:
         """Say whether a step after a place is recorded in its branch, or in a gather of that."""
         numbers = (number_in(place.branch, passed) for passed in self._passed)
         return any(number is not None and number > place.number for number in numbers)
+
+
+def _titled(kind: StepKind, name: str) -> str:
+    return f"{kind.value} step {name!r}"

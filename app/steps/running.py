@@ -10,18 +10,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from contextvars import copy_context
-from functools import partial
 from typing import cast
 
 from ..domain.errors import StepTimeout
 from .recorder import Recorder
-
-
-def is_async(fn: Callable[..., object]) -> bool:
-    """Say whether calling a function gives what has to be awaited and does nothing else yet."""
-    while isinstance(fn, partial):
-        fn = fn.func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
 
 
 async def run_function(
@@ -36,19 +28,25 @@ async def run_function(
         StepTimeout: it took longer than `step_timeout`.
     """
     limit = recorder.step_timeout
-    scope = recorder.tools.timers.within(None if limit is None else limit.total_seconds())
+    if limit is None:
+        return await _run(recorder, name, call, held, on_loop=on_loop)
+    scope = recorder.tools.timers.within(limit.total_seconds())
     try:
         async with scope:
-            with recorder.inside(name):
-                value = call() if on_loop else await _in_thread(recorder, call, held)
-                if inspect.isawaitable(value):
-                    held.close()
-                    value = await cast("Awaitable[object]", value)
-                return value
+            return await _run(recorder, name, call, held, on_loop=on_loop)
     except TimeoutError as exc:
-        if limit is None or not scope.expired():
+        if not scope.expired():
             raise
         raise step_timed_out(f"step {name!r}", limit.total_seconds(), name) from exc
+
+
+async def _run(recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack, *, on_loop: bool) -> object:
+    with recorder.inside(name):
+        value = call() if on_loop else await _in_thread(recorder, call, held)
+        if inspect.isawaitable(value):
+            held.close()
+            value = await cast("Awaitable[object]", value)
+        return value
 
 
 def step_timed_out(what: str, seconds: float, name: str) -> StepTimeout:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
@@ -72,6 +72,13 @@ def from_text(adapter: TypeAdapter[Any], text: str | None) -> Any:  # noqa: ANN4
         raise UndecodableError(f"{first['msg']} at {where}") from exc
 
 
+class Returned(NamedTuple):
+    """What a function returns. `is_async`: calling it gives what has to be awaited and does nothing else yet."""
+
+    adapter: TypeAdapter[Any]
+    is_async: bool
+
+
 class Values:
     """Encodes what steps give, and decodes it. `max_bytes` bounds one value."""
 
@@ -79,10 +86,10 @@ class Values:
         self._max_bytes = max_bytes
         self._adapters: dict[object, TypeAdapter[Any]] = {}
         # Reading annotations costs more than the rest of a step; a function keeps those it was defined with.
-        self._of_functions: WeakKeyDictionary[Callable[..., object], TypeAdapter[Any]] = WeakKeyDictionary()
+        self._of_functions: WeakKeyDictionary[Callable[..., object], Returned] = WeakKeyDictionary()
 
-    def adapter_of(self, fn: Callable[..., object]) -> TypeAdapter[Any]:
-        """Give what reads and writes the values that a function returns; plain JSON without an annotation.
+    def returned_by(self, fn: Callable[..., object]) -> Returned:
+        """Give what reads and writes the values that a function returns, plain JSON without an annotation, and how.
 
         Raises:
             SettingsInvalid: its return annotation cannot be resolved, or has no JSON form.
@@ -92,10 +99,11 @@ class Values:
         if isinstance(fn, MethodType):
             fn = fn.__func__
         if not isinstance(fn, FunctionType):
-            return self._of_annotation(_returned_type(fn), fn)
+            return Returned(self._of_annotation(_returned_type(fn), fn), _is_async(fn))
         known = self._of_functions.get(fn)
         if known is None:
-            known = self._of_functions[fn] = self._of_annotation(_returned_type(fn), fn)
+            known = Returned(self._of_annotation(_returned_type(fn), fn), _is_async(fn))
+            self._of_functions[fn] = known
         return known
 
     def encode(self, adapter: TypeAdapter[Any], value: object, *, step: str) -> str | None:
@@ -152,6 +160,10 @@ def _returned_type(fn: Callable[..., object]) -> object:
     if get_origin(hint) in _WRAPPERS:
         return get_args(hint)[-1]
     return hint
+
+
+def _is_async(fn: Callable[..., object]) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
 
 
 def _title(fn: Callable[..., object]) -> str:

@@ -2,8 +2,9 @@
 
 Most bodies of small jobs return without ever waiting, and a task of its own costs more than all else that is done for
 one. So a task carries the runs at hand; the first body that waits keeps that task for its life, and the rest go on in
-another. A body cannot tell: it has a context of its own, and a task that no other body has left a trace on. Bodies of
-`def` run in the pool's threads. Driven by `run`.
+another. As long as bodies wait, more and more tasks begin one each beside it: one a turn of the loop would leave most
+places of a worker idle. A body cannot tell: it has a context of its own, and a task that no other body has left a trace
+on. Bodies of `def` run in the pool's threads. Driven by `run`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from .execute import Caller
 from .roster import Run, body_name
 
 _SLICE_SECONDS = 0.005  # bodies in a row, then the loop gets its turn
+_HAS_ENDED = object()
+_MOST_BESIDE = 32  # bodies begun in one turn of the loop beside those that are carried in a row
 
 
 class Bodies:
@@ -47,6 +50,7 @@ class Bodies:
         self._gives_back = True
         self._is_carried = False
         self._carrier: asyncio.Task[None] | None = None  # held, so that it is not collected before its first step
+        self._beside: set[asyncio.Task[None]] = set()  # to begin one body each; held for the same reason
 
     def begin(self, run: Run) -> None:
         """Have a run's body called soon, in a copy of the current context."""
@@ -88,30 +92,27 @@ class Bodies:
             # From within another such task its context is as good: no body touches it.
             self._carrier = start_task(self._carry(), name="outlast.run")
 
-    async def _carry(self) -> None:
-        """Carry waiting runs; the first whose body has to wait is the last."""
+    def _begin_beside(self, most: int) -> None:
+        """Have up to `most` waiting runs begun in the loop's next turn, beside the one that the carrier begins."""
+        room = min(_MOST_BESIDE, len(self._waiting) - 1) - len(self._beside)
+        for _ in range(min(most, room)):
+            self._beside.add(start_task(self._carry(is_beside=True), name="outlast.run"))
+
+    async def _carry(self, *, is_beside: bool = False) -> None:
+        """Carry waiting runs; the first whose body has to wait is the last. Beside the carrier it is only one."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._beside.discard(task)
         unmarked, until = _marks(task), self._monotonic() + _SLICE_SECONDS
-        is_passed_on = False
+        is_carrier = not is_beside
         try:
-            while self._waiting:
-                run = self._waiting.popleft()
-                if self._gives_back and _is_draining(run):
-                    run.has_begun = False
-                    self._told.append(run)
-                    continue
+            while (run := self._next()) is not None:
                 call, context = self._called(run, task), contextvars.copy_context()
-                try:
-                    waits_for = context.run(call.send, None)
-                except StopIteration as stop:
-                    self._over(
-                        run, stop.value
-                    )  # also when its cancellation came too late to be met: work that is done is done
-                except BaseException as error:  # noqa: BLE001 - ours, or an exit that struck while an error was sorted
-                    self._over(run, Raised(error=error_info(error)))
-                else:
-                    is_passed_on = True
-                    self._carry_on()
+                waits_for = self._begun(run, call, context)
+                if waits_for is not _HAS_ENDED:
+                    if is_carrier:
+                        self._carry_on()
+                    self._begin_beside(1 if is_carrier else 2)
+                    is_carrier = False
                     try:
                         ended = await _steps(call, context, waits_for)
                     except GeneratorExit as error:
@@ -121,11 +122,32 @@ class Bodies:
                         ended = Raised(error=error_info(error))
                     self._over(run, ended)
                     return
-                if _marks(task) != unmarked or self._monotonic() >= until:
+                if is_beside or _marks(task) != unmarked or self._monotonic() >= until:
                     return
         finally:
-            if not is_passed_on:
+            if is_carrier:
                 self._carry_on()
+
+    def _next(self) -> Run | None:
+        """Give the next run whose body is to be called; those that a drain has told go back while they may."""
+        while self._waiting:
+            run = self._waiting.popleft()
+            if not (self._gives_back and _is_draining(run)):
+                return run
+            run.has_begun = False
+            self._told.append(run)
+        return None
+
+    def _begun(self, run: Run, call: Coroutine[Any, Any, Ended], context: contextvars.Context) -> object:
+        """Take a body to where it first has to wait, and give for what; `_HAS_ENDED` once it is over."""
+        try:
+            return context.run(call.send, None)
+        except StopIteration as stop:
+            # Also when its cancellation came too late to be met: work that is done is done.
+            self._over(run, stop.value)
+        except BaseException as error:  # noqa: BLE001 - ours, or an exit that struck while an error was sorted
+            self._over(run, Raised(error=error_info(error)))
+        return _HAS_ENDED
 
     def _called(self, run: Run, task: asyncio.Task[Any]) -> Coroutine[Any, Any, Ended]:
         """Give the coroutine of a run's body, not begun; `task` is its own from here on."""

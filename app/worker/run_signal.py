@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, cast, overload
 
@@ -26,6 +26,22 @@ _SAID = {
     Reason.DRAIN: "the worker is draining",
     Reason.CALLER: "the caller that runs the worker asked for it",
 }
+
+
+class _InStore:
+    """The time of one call to the store; a generator's context would cost more than the rest of a small step."""
+
+    __slots__ = ("_enter", "_leave")
+
+    def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
+        self._enter = enter
+        self._leave = leave
+
+    def __enter__(self) -> None:
+        self._enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
 
 
 class RunSignal:
@@ -191,16 +207,9 @@ class RunSignal:
         if self._is_closing:
             self._loop.call_soon(close)
 
-    @contextmanager
-    def in_store(self) -> Iterator[None]:
+    def in_store(self) -> _InStore:
         """Hold a cancellation back while a call to the store is under way: half-known writes are worse than a wait."""
-        self._in_store += 1
-        try:
-            yield
-        finally:
-            self._in_store -= 1
-            if self._is_cancel_due:
-                self._do_cancel()
+        return _InStore(self._enter_store, self._leave_store)
 
     def disarm(self) -> None:
         """Stop all clocks: the body has ended."""
@@ -213,6 +222,14 @@ class RunSignal:
         self._on_close = None
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _enter_store(self) -> None:
+        self._in_store += 1
+
+    def _leave_store(self) -> None:
+        self._in_store -= 1
+        if self._is_cancel_due:
+            self._do_cancel()
 
     def _look(self) -> None:
         """Fire what is due: a body that blocks the loop sees its timeout all the same."""

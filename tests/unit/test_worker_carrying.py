@@ -87,6 +87,52 @@ async def test_bodies_that_never_wait_run_in_order_in_one_task_each_in_a_context
     assert stage.task_names == [body_name(name) for name in names]
 
 
+async def test_many_bodies_that_wait_are_begun_in_a_few_turns_of_the_loop_in_order() -> None:
+    stage, door, turns = Stage(), asyncio.Event(), 0
+    names = [f"job {number}" for number in range(100)]
+    begun: list[tuple[str, int]] = []
+
+    def waits(name: str) -> Body:
+        async def body() -> None:
+            begun.append((name, turns))
+            await door.wait()
+
+        return body
+
+    for name in names:
+        stage.begin(name, waits(name))
+    while len(begun) < len(names):
+        await asyncio.sleep(0)
+        turns += 1
+    assert [name for name, _ in begun] == names
+    a_turn = [sum(turn == at for _, turn in begun) for at in range(turns)]
+    assert a_turn[:6] == [1, 2, 4, 8, 16, 32], "a worker with many places is not filled one a turn"
+    assert turns <= 8
+    assert max(a_turn) <= 33, "and the loop is not held either"
+    assert len(set(stage.task_ids)) == len(names)
+    door.set()
+    await stage.until_ended(*names)
+
+
+async def test_bodies_begun_beside_others_that_return_leave_the_rest_to_be_carried_in_a_row() -> None:
+    stage, door = Stage(), asyncio.Event()
+
+    async def waits() -> None:
+        await door.wait()
+
+    waiting, returning = [f"waits {number}" for number in range(7)], [f"returns {number}" for number in range(200)]
+    for name in waiting:
+        stage.begin(name, waits)
+    for name in returning:
+        stage.begin(name)
+    await stage.until_ended(*returning)
+    assert list(stage.ended) == returning
+    # Three turns begin the seven; in the fourth each task beside the carrier begins one, the carrier all others.
+    assert len(set(stage.task_ids[7:])) <= 8
+    door.set()
+    await stage.until_ended(*waiting)
+
+
 async def test_a_body_that_waits_keeps_its_task_and_context_and_the_others_go_on_in_another() -> None:
     stage, door = Stage(), asyncio.Event()
 
