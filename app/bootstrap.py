@@ -6,13 +6,10 @@ one process; the command line and `main` call it for everything else.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from secrets import SystemRandom
@@ -37,25 +34,19 @@ from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
 from .domain.outbox import RelayId
 from .drivers.memory.driver import MemoryDriver
-from .drivers.opening import close_driver, open_driver
 from .drivers.outbox import OutboxStore, outbox_of
-from .drivers.postgres import migrations
 from .drivers.postgres.database import create_engine
 from .drivers.postgres.driver import PostgresDriver
 from .drivers.postgres.outbox import PostgresOutbox
 from .drivers.protocol import JobDriver
 from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
 from .drivers.schedules import schedules_of
-from .http.app import create_app
 from .http.app import openapi_document as openapi_document  # noqa: PLC0414 - the command line reaches it from here
 from .http.auth import Auth, decide_auth, read_key_file
-from .http.deferred import Application, DeferredApp
 from .http.services import HttpServices
 from .jobs.admission import Admission
 from .jobs.client import Client
 from .jobs.registry import load_registry
-from .lifecycle.overheard import ask_to_leave, overheard
-from .lifecycle.shutdown import Shutdown
 from .observability.logging import LogFormat, open_log
 from .observability.metrics import Metrics
 from .observability.telemetry import Telemetry
@@ -267,83 +258,3 @@ def build_auth(settings: Settings, *, host: str, is_dev: bool) -> Auth:
 def code_version(settings: Settings) -> str:
     """Give what this code calls itself."""
     return settings.code_version or __version__
-
-
-def asgi_app() -> DeferredApp:
-    """Give the ASGI application of `uvicorn app.main:app`; settings are read when the server starts it."""
-    return DeferredApp(_build_asgi)
-
-
-def _build_asgi() -> Application:
-    settings = Settings.read()
-    telemetry, driver, started = build_telemetry(settings), build_driver(settings), threading.Event()
-    leaving = Shutdown(drain_seconds=settings.drain_seconds, telemetry=telemetry)
-
-    def begin(by: str) -> None:
-        leaving.request(by)
-        ask_to_leave()
-
-    outbox = build_outbox(settings, driver)
-    services = build_services(
-        settings,
-        driver,
-        outbox,
-        telemetry,
-        # Which address uvicorn binds to is not known here, so a key is always asked for.
-        auth=build_auth(settings, host="", is_dev=False),
-        is_started=started.is_set,
-        is_draining=lambda: leaving.is_draining,
-        drain=DrainControl(status=leaving.status, begin=begin),
-    )
-
-    @asynccontextmanager
-    async def around() -> AsyncIterator[None]:
-        await open_driver(driver, within=timedelta(seconds=settings.start_seconds))
-        if outbox is not None:
-            await open_driver(outbox, within=timedelta(seconds=settings.start_seconds))
-        started.set()
-        loop = asyncio.get_running_loop()
-
-        def hear(name: str) -> None:
-            leaving.request(name)
-            # The server waits for every request under way, also for those that wait for a job or follow one.
-            loop.call_soon_threadsafe(services.end_waiting)
-
-        with overheard(hear):
-            try:
-                yield
-            finally:
-                if outbox is not None:
-                    await outbox.close()
-                await close_driver(driver)
-
-    return create_app(services, around=around)
-
-
-async def upgrade_schema(settings: Settings, revision: str = "head") -> None:
-    """Bring the schema up to a revision."""
-    await migrations.upgrade(_database(settings), schema=settings.db_schema, revision=revision)
-
-
-async def downgrade_schema(settings: Settings, revision: str) -> None:
-    """Take the schema down to a revision."""
-    await migrations.downgrade(_database(settings), schema=settings.db_schema, revision=revision)
-
-
-async def schema_status(settings: Settings) -> tuple[str | None, str]:
-    """Give the schema's revision and the newest one this code knows."""
-    status = await migrations.status(_database(settings), schema=settings.db_schema)
-    return status.current, status.head
-
-
-def migration_sql(settings: Settings, revision: str) -> str:
-    """Give the SQL of an upgrade from nothing."""
-    return migrations.sql(schema=settings.db_schema, revision=revision)
-
-
-def _database(settings: Settings) -> str:
-    if settings.database_url is None or not settings.database_url.startswith("postgres"):
-        raise SettingsInvalid(
-            "migrations need a PostgreSQL address", fix="set OUTLAST_DATABASE_URL=postgresql://… or pass --db"
-        )
-    return settings.database_url

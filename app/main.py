@@ -6,6 +6,6 @@ runs the same application under our own server.
 
 from __future__ import annotations
 
-from .bootstrap import asgi_app
+from .asgi import asgi_app
 
 app = asgi_app()

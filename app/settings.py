@@ -1,7 +1,7 @@
 """Every setting of a process, read from `OUTLAST_…` variables once, at the composition root.
 
-Frozen values with their units in the names. Only `bootstrap` and `cli` import this; everything else is handed what it
-needs. A value that cannot work is refused here, with the arithmetic, before anything starts.
+Frozen values with their units in the names. Only the composition root and `cli` import this; everything else is handed
+what it needs. A value that cannot work is refused here, with the arithmetic, before anything starts.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def status(*, db: _Db = None, as_json: _Json = False, wait_db: _WaitDb = "0s", w
 @migrate.command()
 def sql(*, to: _To = "head") -> None:
     """Print the SQL of an upgrade from nothing, for people who apply it by hand."""
-    from ..bootstrap import migration_sql
+    from ..schema import migration_sql
 
     print(migration_sql(_settings(None), to))
 
@@ -76,19 +76,19 @@ def _settings(db: str | None) -> Settings:
 
 
 async def _upgrade(settings: Settings, to: str) -> None:
-    from ..bootstrap import upgrade_schema
+    from ..schema import upgrade_schema
 
     await upgrade_schema(settings, to)
 
 
 async def _downgrade(settings: Settings, to: str) -> None:
-    from ..bootstrap import downgrade_schema
+    from ..schema import downgrade_schema
 
     await downgrade_schema(settings, to)
 
 
 async def _status(settings: Settings) -> tuple[str | None, str]:
-    from ..bootstrap import schema_status
+    from ..schema import schema_status
 
     return await schema_status(settings)
 

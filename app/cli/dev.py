@@ -66,8 +66,8 @@ def dev(
 
 
 def _run(settings: Settings, postgres: DevPostgres | None, started: float) -> int:
-    from ..bootstrap import upgrade_schema
     from ..process import ROLES, Process
+    from ..schema import upgrade_schema
 
     if not str(settings.database_url).startswith("memory:"):
         asyncio.run(upgrade_schema(settings))

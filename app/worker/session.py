@@ -9,32 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ..domain.errors import Internal
-from ..drivers.protocol import JobDriver, Wake
-from ..jobs.client import Client
+from ..drivers.protocol import Wake
 from ..jobs.describe import job_type_docs
-from ..jobs.registry import Registry
 from ..lifecycle.drain import DrainBudget, DrainNotice
 from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
-from ..lifecycle.timers import Timers
-from ..observability.telemetry import Telemetry
-from ..steps.points import AtPoint
 from .arrival import once_there
-from .beside import Beside
 from .claim_loop import ClaimLoop
 from .desk import Desk
 from .drain_watch import DrainWatch
 from .heartbeat import Heartbeat
+from .kit import Kit, maintenance_of
 from .lease import Lease
 from .leaving import Leaving
-from .maintenance import Maintenance
-from .options import WorkerOptions
 from .registration import Registration
 from .roster import Roster
 from .run import Bench, fallback_of
@@ -46,25 +38,6 @@ from .told import Told
 
 _NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED})
 _CANCEL_FIX = "look for code that cancels tasks it did not create, like all those of asyncio.all_tasks()"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
-    """What every life of one worker is made with."""
-
-    driver: JobDriver
-    registry: Registry
-    options: WorkerOptions
-    telemetry: Telemetry
-    roll: Callable[[], float]
-    monotonic: Callable[[], float]
-    boot_clock: Callable[[], float]
-    client: Client | None
-    beside: Callable[[], Beside]
-    on_stall: Callable[[], None]
-    on_asked: Callable[[str], None]
-    timers: Timers | None = None
-    at: AtPoint | None = None
 
 
 class Session:
@@ -85,7 +58,9 @@ class Session:
         self._settler = Settler(
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
-        self._maintenance = self._make_maintenance()
+        self._maintenance = maintenance_of(
+            kit, life, on_ready=self._look, may_reap=lambda: self.registration.lease.may_claim
+        )
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
         self._bench = self._make_bench()
@@ -266,19 +241,6 @@ class Session:
         self._claims.wake()
 
     # --- what its parts are made of ---------------------------------------------------------------------------------
-
-    def _make_maintenance(self) -> Maintenance:
-        return Maintenance(
-            driver=self._kit.driver,
-            options=self._kit.options,
-            telemetry=self._kit.telemetry,
-            leaving=self.life.is_leaving,
-            on_ready=self._look,
-            may_reap=lambda: self.registration.lease.may_claim,
-            roll=self._kit.roll,
-            monotonic=self._kit.monotonic,
-            poll_waits=self._kit.registry.event_poll,
-        )
 
     def _make_bench(self) -> Bench:
         desk = Desk(

@@ -29,9 +29,10 @@ from ..observability.telemetry import Telemetry
 from ..steps.points import AtPoint
 from .beside import Beside, OwnThread
 from .containment import contain_tasks
+from .kit import Kit
 from .lease import boot_clock
 from .options import WorkerOptions
-from .session import Kit, Session
+from .session import Session
 
 
 class Worker(Role):

@@ -1,0 +1,51 @@
+"""What every life of one worker is made with, and the parts made of nothing else. Used by `session` and `worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..drivers.protocol import JobDriver
+from ..jobs.client import Client
+from ..jobs.registry import Registry
+from ..lifecycle.role import Life
+from ..lifecycle.timers import Timers
+from ..observability.telemetry import Telemetry
+from ..steps.points import AtPoint
+from .beside import Beside
+from .maintenance import Maintenance
+from .options import WorkerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What every life of one worker is made with."""
+
+    driver: JobDriver
+    registry: Registry
+    options: WorkerOptions
+    telemetry: Telemetry
+    roll: Callable[[], float]
+    monotonic: Callable[[], float]
+    boot_clock: Callable[[], float]
+    client: Client | None
+    beside: Callable[[], Beside]
+    on_stall: Callable[[], None]
+    on_asked: Callable[[str], None]
+    timers: Timers | None = None
+    at: AtPoint | None = None
+
+
+def maintenance_of(kit: Kit, life: Life, *, on_ready: Callable[[], None], may_reap: Callable[[], bool]) -> Maintenance:
+    """Make the sweeps of a life."""
+    return Maintenance(
+        driver=kit.driver,
+        options=kit.options,
+        telemetry=kit.telemetry,
+        leaving=life.is_leaving,
+        on_ready=on_ready,
+        may_reap=may_reap,
+        roll=kit.roll,
+        monotonic=kit.monotonic,
+        poll_waits=kit.registry.event_poll,
+    )
