@@ -93,7 +93,7 @@ def test_runs_that_cannot_be_checked_fail_unless_that_is_allowed(
         raise ConnectionError("no shop")
 
     monkeypatch.setattr(jobs_ship, "pack", connects)
-    monkeypatch.setattr("app.steps.values.Values.adapter_of", lambda *_: connects(None))
+    monkeypatch.setattr("app.steps.values.Values.returned_by", lambda *_: connects(None))
     ran = outlast("jobs", "check", "--against", runs, "--jobs", OLD, code=1)
     assert ran.out.count("the body raised ConnectionError: no shop") == 2
     again = outlast("jobs", "check", "--against", runs, "--jobs", OLD, "--allow-unchecked")
