@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import drain, enqueue, flatness, latency, relay, runs
+from . import drain, enqueue, flatness, idle, latency, relay, runs
 from .bed import Bed, bed
 from .page import Figure, write_page
 
@@ -91,12 +91,29 @@ async def _runs(bed: Bed) -> list[Figure]:
     ]
 
 
+async def _idle(bed: Bed) -> list[Figure]:
+    alone, beside = await idle.alone_and_beside(bed, sleeping=100_000, seconds=60)
+    return [
+        Figure(
+            name="statements of an idle worker beside 100,000 sleepers / alone",
+            unit="",
+            goal="≤ 1.1",
+            ours=beside.statements / alone.statements,
+        ),
+        Figure(name="CPU of an idle worker", unit="ms/s", goal="", ours=alone.worker_cpu),
+        Figure(name="CPU of an idle worker beside 100,000 sleepers", unit="ms/s", goal="", ours=beside.worker_cpu),
+        Figure(name="CPU of its server", unit="ms/s", goal="", ours=alone.server_cpu),
+        Figure(name="CPU of its server beside 100,000 sleepers", unit="ms/s", goal="", ours=beside.server_cpu),
+    ]
+
+
 ROWS: dict[str, tuple[_Row, int]] = {
     "enqueue": (_enqueue, 3),
     "drain": (_drain, 3),
     "relay": (_relay, 3),
     "runs": (_runs, 3),
     "latency": (_latency, 1),
+    "idle": (_idle, 1),
     "flatness": (_flatness, 1),
 }
 

@@ -17,6 +17,7 @@ from app.jobs.registry import Registry
 
 from .bed import Bed, cpu_of, driver_on, raw_on
 from .drain import WHOLE, bench_worker, start_worker
+from .idle import calls_of
 from .work import NAME, build_worker, new_jobs
 
 
@@ -104,16 +105,11 @@ async def idle_statements(bed: Bed, *, seconds: float) -> float:
         await worker.start()
         try:
             await asyncio.sleep(2)
-            before = await _calls(raw)
+            before = await calls_of(raw)
             await asyncio.sleep(seconds)
-            return float(await _calls(raw) - before - 1) / seconds
+            return float(await calls_of(raw) - before - 1) / seconds
         finally:
             await worker.stop()
-
-
-async def _calls(raw: Any) -> int:
-    calls = "select coalesce(sum(calls), 0)::bigint from pg_stat_statements s join pg_database d on d.oid = s.dbid"
-    return int(await raw.fetchval(f"{calls} where d.datname = current_database()"))
 
 
 class _Clock:
