@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -38,9 +38,14 @@ class Claim(NamedTuple):
 
 
 async def departures(
-    store: Store, events: Sequence[Event], history: Sequence[Write], left: Sequence[Left], *, readers: Collection[UUID]
+    store: Store,
+    events: Sequence[Event],
+    history: Sequence[Write],
+    left: Sequence[Left],
+    *,
+    readers: Mapping[UUID, int],
 ) -> list[Departure]:
-    """Give what each of these workers did on leaving; bodies of `readers` look at their signal."""
+    """Give what each of these workers did on leaving; bodies of `readers` wait, in so many starts, for their signal."""
     to_shared = time.monotonic() - time.time()
     ids = {row["pid"]: row["id"] for row in await store.fetch("select id, pid from outlast.worker")}
     claims: dict[int, list[float]] = defaultdict(list)
@@ -61,7 +66,7 @@ async def departures(
             gone=one.gone,
             claims=claims[ids[one.worker.pid]],
             starts=[event.mono for event in by_process[one.worker.pid] if _is(event, "invoke")],
-            bodies=list(_bodies(by_process[one.worker.pid], one.asked, released, readers)),
+            bodies=list(bodies_at(by_process[one.worker.pid], one.asked, released, readers)),
             fates=_fates(reports[ids[one.worker.pid]]),
         )
         for one in left
@@ -80,10 +85,13 @@ def _fates(report: DrainView) -> dict[Claim, str]:
     return {Claim(one.run.job_id, one.run.claim_no): one.run.fate for one in report.runs}
 
 
-def _bodies(
-    events: Sequence[Event], asked: float, released: dict[Claim, float], readers: Collection[UUID]
+def bodies_at(
+    events: Sequence[Event], asked: float, released: Mapping[Claim, float], readers: Mapping[UUID, int]
 ) -> Iterator[Body]:
-    """Give the bodies of one process that had begun and not ended when it was told to leave."""
+    """Give the bodies of one process that had begun and not ended when it was told to leave.
+
+    One that does not wait in this start may end while the word is on its way, and has nothing to read.
+    """
     begun = {_claim(event): event for event in events if _is(event, "invoke") and event.mono < asked}
     ended = {_claim(event): event.mono for event in events if _is(event, "ok") or _is(event, "fail")}
     told: dict[Claim, float] = {}
@@ -91,13 +99,17 @@ def _bodies(
         if event.op == "told":
             told.setdefault(_claim(event), event.mono)
     running = {claim: event for claim, event in begun.items() if ended.get(claim, asked) >= asked}
-    # Whatever waits for a loop that is blocked reads nothing; bodies in threads do.
-    is_blocked = any(event.detail["name"] == "faults.block" for event in running.values())
+    # Whatever waits for a loop that is blocked reads nothing, also when it was just about to be; bodies in threads do.
+    is_blocked = any(
+        _is(event, "invoke") and event.detail["name"] == "faults.block" and _claim(event) not in ended
+        for event in events
+    )
     for claim, event in running.items():
+        can_read = not (is_blocked and event.detail["name"] == "faults.hold")
         yield Body(
             job=claim.job,
             claim_no=claim.number,
-            must_read=claim.job in readers and not (is_blocked and event.detail["name"] == "faults.hold"),
+            must_read=can_read and claim.number <= readers.get(claim.job, 0),
             told=told.get(claim),
             ended=ended.get(claim),
             released=released.get(claim),

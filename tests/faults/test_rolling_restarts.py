@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -183,7 +184,7 @@ async def test_rolling_restarts_lose_nothing_cost_nothing_and_keep_their_time(
     await check(store, events, acked=rollout.jobs)
     await _cost_nothing(store, rollout)
     await _named(store, rollout, events)
-    readers = {job for job, kind in rollout.jobs.items() if kind.reads}
+    readers: dict[UUID, int] = {job: int(kind.payload["epochs"]) for job, kind in rollout.jobs.items() if kind.reads}
     gone = await departures.departures(store, events, history, rollout.left, readers=readers)
     bounds = Bounds(claim=0.25 * SLACK, told=0.2 * SLACK, released=0.5 * SLACK, gone=budget + WATCHDOG + OBSERVED)
     for departure in gone:

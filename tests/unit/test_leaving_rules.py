@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +17,8 @@ from tests.faults.checkers import (
     left_in_order,
     resumed_before_new,
 )
+from tests.faults.departures import bodies_at
+from tests.support.ledger import Event
 
 WITHIN = Bounds(claim=1, told=1, released=1, gone=5)
 STOPPED = Body(job="stopped", claim_no=1, must_read=True, told=10.1, ended=10.2, released=10.3)
@@ -55,6 +59,38 @@ def test_a_worker_that_left_in_order_is_let_pass() -> None:
 def test_each_way_of_leaving_wrongly_is_seen(wrong: Departure, says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         left_in_order(wrong, WITHIN)
+
+
+HELD, OTHER = UUID(int=1), UUID(int=2)
+
+
+def effect(
+    kind: Literal["invoke", "ok"], mono: float, *, job: UUID = HELD, epoch: int = 1, name: str = "hold"
+) -> Event:
+    detail = {"name": f"faults.{name}"}
+    return Event(op="effect", type=kind, mono=mono, wall=mono, pid=7, job=str(job), epoch=epoch, detail=detail)
+
+
+@pytest.mark.parametrize("ends", [[], [effect("ok", 12.0)]])
+def test_a_body_that_waits_in_this_start_must_read_its_signal(ends: list[Event]) -> None:
+    (body,) = bodies_at([effect("invoke", 9.0), *ends], 10.0, {}, {HELD: 1})
+    assert body.must_read
+
+
+def test_a_start_that_does_not_wait_may_end_while_the_word_is_on_its_way() -> None:
+    events = [effect("invoke", 9.999, epoch=2), effect("ok", 10.001, epoch=2)]
+    (body,) = bodies_at(events, 10.0, {}, {HELD: 1})
+    assert not body.must_read
+    (body,) = bodies_at(events, 10.0, {}, {HELD: 2})
+    assert body.must_read
+
+
+@pytest.mark.parametrize("began", [9.5, 10.001])
+@pytest.mark.parametrize(("name", "must"), [("hold", False), ("hold_sync", True)])
+def test_only_a_thread_reads_beside_a_loop_that_is_blocked_or_about_to_be(began: float, name: str, must: bool) -> None:
+    events = [effect("invoke", 9.0, name=name), effect("invoke", began, job=OTHER, name="block")]
+    body, *_ = bodies_at(events, 10.0, {}, {HELD: 1})
+    assert (body.job, body.must_read) == (HELD, must)
 
 
 @pytest.mark.parametrize(
