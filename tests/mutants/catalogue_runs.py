@@ -187,8 +187,12 @@ RUNS = (
     ),
     Target(
         _DRIVER + "step_transaction.py",
-        ("tests/postgres/test_step_transaction.py", _RACES + "_fences.py"),
+        ("tests/postgres/test_step_transaction.py", _RACES + "_fences.py", "tests/postgres/test_step_frozen.py"),
         (
+            Mutant(
+                "no lock of the frozen",
+                ", set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true)",
+            ),
             Mutant("fence", "r.seq = :seq and r.claim_no = :claim_no", "r.claim_no = :claim_no"),
             Mutant("locks the claim", "\nfor key share"),
             Mutant("lease", ' and w.lease_until > outlast.clock()"', '"'),

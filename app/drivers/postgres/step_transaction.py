@@ -1,8 +1,9 @@
 """`step_transaction`: a session whose commit writes the caller's changes and the step together, or neither.
 
 The body writes; then the claim is fenced on that very connection, for key share, and the step is inserted; then it
-commits. Whoever takes the claim over waits for that commit, or the fence finds it gone. On another database than the
-store's the fence cannot be taken, and nothing is written. Called by the runner of steps.
+commits, and is ended by the server if it does not soon. Whoever takes the claim over waits for that commit, or the
+fence finds it gone. On another database than the store's the fence cannot be taken, and nothing is written. Called by
+the runner of steps.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from sqlalchemy.orm import Session
 from ...domain.errors import LeaseLost, OutlastError, RequestInvalid, SchemaOutdated, TransactionForeign
 from ...domain.job import ClaimToken
 from ...domain.step import NewStep
+from .connect import IDLE_IN_TRANSACTION_TIMEOUT
 from .database import Database
 from .resolve import KIND_CODES
 from .sqlstate import translate
 
 _LIVE = "w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()"
+# While the body works it may pause for long; from the fence on the claim's row is locked, and a worker that is frozen
+# with it, its connection open, would keep every reaper from the claim.
 FENCE = f"""
-select r.job_id from outlast.running r
+select r.job_id, set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true)
+from outlast.running r
 where r.job_id = :job_id and r.seq = :seq and r.claim_no = :claim_no
   and r.worker = (select w.id from outlast.worker w where w.id = :worker and {_LIVE})
 for key share"""  # noqa: S608  a fragment of this module

@@ -1,0 +1,56 @@
+"""A worker that freezes within a step's transaction, its connection open: its claim is taken over all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.domain.errors import DriverUnavailable
+from app.domain.step import StepKind
+from app.drivers.postgres import step_transaction
+from app.drivers.postgres.connect import IDLE_IN_TRANSACTION_TIMEOUT
+from tests.conformance.runs import a_step, steps
+from tests.support.drivers import postgres_env
+from tests.support.processes import eventually
+from tests.support.proxy import proxy_to
+
+pytestmark = pytest.mark.postgres
+
+_PROMISED = f"'{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true)"
+_AT_ONCE = "'1ms', true)"
+
+
+async def test_a_claim_locked_by_the_fence_of_a_frozen_worker_is_reaped_soon(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends its session: at once here, so that the test need not wait for it."""
+    assert step_transaction.FENCE.count(_PROMISED) == 1
+    monkeypatch.setattr(step_transaction, "FENCE", step_transaction.FENCE.replace(_PROMISED, _AT_ONCE))
+    async with (
+        postgres_env(database_url) as others,
+        proxy_to(database_url, tmp_path) as proxy,
+        postgres_env(proxy.url) as frozen,
+    ):
+        held = await frozen.running()
+        fenced = proxy.hold_reply(_AT_ONCE)
+
+        async def book() -> None:
+            step = a_step("book", kind=StepKind.TRANSACTION)
+            async with frozen.driver.step_transaction(held.token, step) as session:
+                await session.execute(text("select 1"))
+
+        booking = asyncio.create_task(book())
+        await fenced.until_caught()
+        await others.vanish()
+
+        async def is_reaped() -> bool:
+            return [one.job_id for one in await others.driver.reap()] == [held.token.job_id]
+
+        await eventually(is_reaped, "the claim is taken over")
+        fenced.release()
+        with pytest.raises(DriverUnavailable):
+            await booking
+        assert await steps(others, held.token.job_id) == []
