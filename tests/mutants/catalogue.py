@@ -204,9 +204,19 @@ REAP = Target(
             _RACES + "beside.py",
             _RACES + "lock_order.py",
         ),
-        *("tests/postgres/test_maintenance.py", "tests/conformance/test_heartbeat.py"),
+        *("tests/postgres/test_maintenance.py", "tests/postgres/test_failover.py"),
+        "tests/conformance/test_heartbeat.py",
     ),
     (
+        Mutant("not soon after a promotion", "\n  and {_PROMOTED_LONG_AGO}"),
+        Mutant("renewed since the promotion", " or renewed_at > {_LAST_BEFORE} or exists", " or exists"),
+        Mutant("seen since the promotion", "v.renewed_at > {_LAST_BEFORE} and worker.", "worker."),
+        Mutant("since the first registration", "when v.started_at > {_LAST_BEFORE} then", "when false then"),
+        Mutant(
+            "since a lease that outlived it",
+            "else {_LAST_BEFORE} + v.lease_ms * interval '1 ms' end",
+            "else v.started_at end",
+        ),
         Mutant("not judged twice", "lost_at is null and closed_at is null and lease_until <=", "lease_until <="),
         Mutant("lease passed", " and lease_until <= outlast.clock()"),
         Mutant(

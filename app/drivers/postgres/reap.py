@@ -29,11 +29,21 @@ from .pinned import true_id, true_name
 from .rows import plain
 from .waits import tell_parents
 
+# A standby that took the server's place was started long before it served, and not everybody may ask when that was:
+# only when the last commit of its predecessor was, null on a server that was none. It served when a worker registered
+# after that, or else before the lease had passed of one that has renewed since. Who has not has a lease from then.
+_LAST_BEFORE = "pg_last_xact_replay_timestamp()"
+_PROMOTED_LONG_AGO = f"""({_LAST_BEFORE} is null or renewed_at > {_LAST_BEFORE} or exists (
+    select from outlast.worker v
+    where v.renewed_at > {_LAST_BEFORE} and worker.lease_ms * interval '1 ms' + case
+      when v.started_at > {_LAST_BEFORE} then v.started_at
+      else {_LAST_BEFORE} + v.lease_ms * interval '1 ms' end <= outlast.clock()))"""
 # A renewal in flight holds the worker's row: it is skipped, and judged by its new lease at the next sweep. Leases could
-# not be renewed while the server was down, so none is judged before one lease after its start.
-LAPSED = """
+# not be renewed while the server was down, so none is judged before one lease after its start, or its promotion.
+LAPSED = f"""
   lost_at is null and closed_at is null and lease_until <= outlast.clock()
-  and pg_postmaster_start_time() + lease_ms * interval '1 ms' <= outlast.clock()"""
+  and pg_postmaster_start_time() + lease_ms * interval '1 ms' <= outlast.clock()
+  and {_PROMOTED_LONG_AGO}"""
 _MARK_LOST = f"""
 update outlast.worker set lost_at = outlast.clock()
 where {LAPSED} and id = any(array(
