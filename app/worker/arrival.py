@@ -24,23 +24,28 @@ async def once_there(
     leaving: asyncio.Event,
     monotonic: Callable[[], float],
     roll: Callable[[], float],
-    on_away: Callable[[], object],
+    on_back: Callable[[], object],
 ) -> T | None:
     """Give what a call answers that may be repeated; None when told to leave before it did.
 
-    `on_away` hears each time that the store is.
+    `on_back` hears of a store that was away once it is there again.
 
     Raises:
         DriverUnavailable: the store was still away after `within_seconds`. Anything else at once.
     """
     deadline, backoff = monotonic() + within_seconds, Backoff(roll)
+    was_away = False
     while not leaving.is_set():
         try:
-            return await call()
+            answer = await call()
         except DriverUnavailable:
-            on_away()
+            was_away = True
             pause = backoff.failed()
             if monotonic() + pause >= deadline:
                 raise
+        else:
+            if was_away:
+                on_back()
+            return answer
         await first_of(leaving, within=pause)
     return None

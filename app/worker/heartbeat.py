@@ -72,7 +72,7 @@ class Heartbeat:
         self._every = options.heartbeat.total_seconds()
         self._patience = options.lease.total_seconds() / 3
         self._look_every = min(_LOOK_SECONDS, options.lease.total_seconds() / 20)
-        self._backoff = Backoff(roll)
+        self._backoff = Backoff(roll, lease_seconds=options.lease.total_seconds())
         self._on_over = on_over
         self._on_death = on_death
         self._on_stall = on_stall

@@ -1,9 +1,9 @@
 """What any worker does for the whole store: promote and wake what is due, take over, expire, release, count.
 
 No leader: every verb is safe to run anywhere at any time. One look says what there is to do and when the next delayed
-job is due; the sweeps run only when it found something. After a look or sweep of its own that failed, or that took
-long, the reaper waits one lease, because a database outage is not a crash: workers get that long to come back by
-themselves.
+job is due; the sweeps run only when it found something. After a look or sweep of its own that failed, the reaper waits
+one lease from the next that did not, because a database outage is not a crash: workers get that long to come back by
+themselves. What an answer that comes late says about the store is the lease's to judge, which is renewed all the time.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Maintenance:
         self._found: Due | None = None
         self._has_found = asyncio.Event()
         self._reap_from = 0.0
+        self.is_away = False  # at the last call, and nobody knows of its return
 
     def due_in(self, delay: timedelta) -> None:
         """Look again when a job of this worker's becomes due, if that is sooner than the next look."""
@@ -88,7 +89,7 @@ class Maintenance:
         self.delayed()
 
     def outage(self) -> None:
-        """Let the reaper wait one lease from now."""
+        """Let the reaper wait one lease from now: until now the store was away."""
         self._reap_from = self._monotonic() + self._options.lease.total_seconds()
 
     async def promote(self) -> None:
@@ -209,16 +210,17 @@ class Maintenance:
             await self._rest(self._options.stats_every.total_seconds())
 
     async def _try(self, verb: str, call: Awaitable[T]) -> T | None:
-        """Make one call; when the store could not be reached, or only after a while, the reaper waits."""
-        began = self._monotonic()
+        """Make one call; when the store could not be reached, the reaper waits from when it can be again."""
         try:
             answer = await call
         except Exception as error:  # noqa: BLE001 - said, and done again next time
             self._telemetry.store_call_failed(verb, error)
             if isinstance(error, OutlastError) and error.retryable:
+                self.is_away = True
                 self.outage()
             return None
-        if self._monotonic() - began > self._options.lease.total_seconds() / 3:
+        if self.is_away:
+            self.is_away = False
             self.outage()
         return answer
 

@@ -36,7 +36,7 @@ class Registration:
         self._options = options
         self._telemetry = telemetry
         self._clock = clock
-        self._backoff = Backoff(roll)
+        self._backoff = Backoff(roll, lease_seconds=options.lease.total_seconds())
         self._is_due = asyncio.Event()
         self._lease: Lease | None = None
         self._boot_id: UUID | None = None  # of a registration that nobody has answered yet

@@ -59,7 +59,7 @@ class Session:
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
         self._maintenance = maintenance_of(
-            kit, life, on_ready=self._look, may_reap=lambda: self.registration.lease.may_claim
+            kit, life, on_ready=self._look, may_reap=lambda: self.registration.lease.may_reap
         )
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
@@ -93,8 +93,13 @@ class Session:
         )
 
     def outage(self) -> None:
-        """Note that the store was away: others get a lease from now on to say that they are there."""
+        """Note that the store was away until now: others get a lease to say that they are there."""
         self._maintenance.outage()
+
+    def ended_away(self) -> bool:
+        """Say whether this life ended with the store away, or its lease lost: the next one begins with doubt."""
+        has_lost = self.registration.worker_id is not None and not self.registration.lease.is_held
+        return has_lost or self._maintenance.is_away
 
     def told(self, notice: DrainNotice) -> None:
         """Tell every held run that the worker drains; the instant it is cancelled at only comes forward."""
@@ -113,7 +118,7 @@ class Session:
             leaving=self.life.is_leaving,
             monotonic=self._kit.monotonic,
             roll=self._kit.roll,
-            on_away=self.outage,
+            on_back=self.outage,
         )
         if lease is None:
             return

@@ -137,6 +137,7 @@ class Worker(Role):
         try:
             await self._session.live()
         finally:
+            self._was_away = self._session.ended_away()
             restore()
 
     def _contain(self) -> Callable[[], None]:

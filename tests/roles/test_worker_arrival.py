@@ -11,6 +11,7 @@ import pytest
 from app.domain.errors import Draining, DriverUnavailable, SchemaOutdated
 from app.jobs.handle import job
 from app.lifecycle.role import Phase
+from app.worker.arrival import once_there
 from tests.roles.harness import QUICK, Bench, Flaky
 from tests.support.made import new_worker
 
@@ -45,6 +46,24 @@ async def test_a_start_waits_for_a_store_that_comes_back(verb: str) -> None:
     assert len(await bench.driver.workers()) == 1, "one start, one row"
 
 
+async def test_a_store_that_was_away_is_said_to_be_back_once_it_answers() -> None:
+    """Not when it was last seen away: it may have been for the whole of the pause."""
+    said = list[str]()
+
+    async def call() -> str:
+        said.append("called")
+        if len(said) < 3:
+            raise AWAY
+        return "there"
+
+    def back() -> None:
+        said.append("back")
+
+    never, clock = asyncio.Event(), asyncio.get_running_loop().time
+    answer = await once_there(call, within_seconds=60, leaving=never, monotonic=clock, roll=lambda: 0.0, on_back=back)
+    assert (answer, said) == ("there", ["called", "called", "called", "back"])
+
+
 @pytest.mark.parametrize("verb", FIRST_CALLS)
 async def test_a_start_whose_time_is_over_fails_and_leaves_nothing(verb: str) -> None:
     driver = Flaky()
@@ -57,7 +76,7 @@ async def test_a_start_whose_time_is_over_fails_and_leaves_nothing(verb: str) ->
     assert await bench.driver.workers() == ()
 
 
-@pytest.mark.parametrize("is_away", ["before the start", "at the start", "never"])
+@pytest.mark.parametrize("is_away", ["before the start", "at the start", "in the life before", "never"])
 async def test_who_finds_the_store_away_gives_others_a_lease_before_it_calls_them_crashed(is_away: str) -> None:
     """A worker that is there, and could not renew during the outage, says so within that time."""
     driver = Flaky()
@@ -67,6 +86,12 @@ async def test_who_finds_the_store_away_gives_others_a_lease_before_it_calls_the
         driver.before["register_worker"] = AWAY
     elif is_away == "before the start":
         bench.worker.store_was_away()
+    elif is_away == "in the life before":
+        driver.before["due"] = AWAY
+        await bench.worker.start()
+        await bench.probe.wait("store.call_failed", verb="due")
+        await bench.worker.stop()
+        del driver.before["due"]
     starting = asyncio.create_task(bench.worker.start())
     if is_away == "at the start":
         await tried(driver, "register_worker")

@@ -19,9 +19,11 @@ from app.domain.verdict import Reason
 from app.drivers.protocol import ClaimRequest, QueueShare
 from app.jobs.context import JobContext
 from app.jobs.handle import job
+from app.worker.backoff import Backoff
 from app.worker.lease import boot_clock
 from tests.roles.harness import QUICK, Bench, Flaky, working
 from tests.support.drivers import new_worker
+from tests.support.processes import eventually
 
 DOWN = DriverUnavailable("the store is down", fix="wait")
 SHORT = replace(QUICK, lease=timedelta(seconds=1))
@@ -100,6 +102,28 @@ async def test_the_reaper_waits_one_lease_after_its_own_failed_sweep(verb: str) 
         while "reap" not in driver.calls:
             await bench.probe.wait("attempt.completed", job_id=str(await bench.enqueue("quick.job")))
         assert loop.time() - began >= 0.8
+
+
+async def test_the_reaper_waits_one_lease_after_a_renewal_that_landed_late() -> None:
+    """Looks may work while nobody can write, as on a standby."""
+    driver = ReapsAlways()
+    async with working(quick, driver=driver, options=replace(SHORT, lease=timedelta(seconds=3))) as bench:
+        assert bench.worker._session is not None
+        registration = bench.worker._session.registration
+        driver.before.update({"renew": DOWN, "open_heartbeat": DOWN})
+        await eventually(lambda: not registration.lease.may_claim, "half a lease has passed")
+        driver.calls.clear()
+        driver.before.clear()
+        await eventually(lambda: registration.lease.may_claim, "a renewal has landed")
+        began = asyncio.get_running_loop().time()
+        while "reap" not in driver.calls:
+            await bench.probe.wait("attempt.completed", job_id=str(await bench.enqueue("quick.job")))
+        assert asyncio.get_running_loop().time() - began >= 2.5
+
+
+def test_what_a_lease_waits_for_is_tried_again_well_within_it() -> None:
+    pauses = [Backoff(lambda: 1.0, lease_seconds=seconds) for seconds in (3.0, 30.0)]
+    assert [max(pause.failed() for _ in range(9)) for pause in pauses] == [0.5, 2.0]
 
 
 async def test_a_claim_whose_reply_was_lost_is_handed_back_and_runs() -> None:

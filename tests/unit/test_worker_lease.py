@@ -73,6 +73,52 @@ def test_a_renewal_answered_after_a_lease_that_nobody_has_looked_at_still_extend
     assert lease.is_held
 
 
+def test_after_half_a_lease_without_a_renewal_others_get_one_to_renew_before_they_are_reaped() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    said = [lease.may_reap]
+    hands.now += 15
+    said.append(lease.may_reap)
+    renewed(lease, hands, at=hands.now, until=hands.now + 29)
+    said.append(lease.may_reap)
+    renewed(lease, hands, at=hands.now + 1, until=hands.now + 1)
+    said.append(lease.may_reap)
+    assert said == [True, False, False, True]
+
+
+def test_renewals_that_land_in_time_hold_no_reaper_back() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    hands.now += 14
+    lease.renewed(hands.now)
+    assert lease.may_reap
+
+
+def test_renewals_that_are_always_late_hold_the_reaper_back_for_three_leases_and_again_once_they_were_not() -> None:
+    hands = Hands()
+    lease = Lease(worker_id=WorkerId(1), seconds=30, sent=hands.now, clock=hands)
+    reaps = []
+    for _ in range(10):  # the first lands at 20
+        hands.now += 20
+        lease.renewed(hands.now)
+        reaps.append(lease.may_reap)
+    assert reaps == [False] * 5 + [True] * 5
+    renewed(lease, hands, at=hands.now + 10, until=hands.now + 70)
+    hands.now += 20
+    lease.renewed(hands.now)
+    assert not lease.may_reap
+
+
+def renewed(lease: Lease, hands: Hands, *, at: float, until: float) -> None:
+    """Renew, as a heartbeat does, from one instant to another."""
+    hands.now = at
+    while hands.now <= until:
+        lease.renewed(hands.now)
+        hands.now += 5
+    hands.now = until
+    lease.renewed(until)
+
+
 def test_the_boot_clock_moves() -> None:
     clock = boot_clock()
     first = clock()

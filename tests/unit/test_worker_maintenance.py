@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from app.domain.errors import DriverUnavailable
 from app.domain.job import JobId
 from app.domain.snapshot import Due
 from app.drivers.runs import Swept
@@ -33,6 +34,8 @@ class Store:
         self.calls: list[tuple[str, float]] = []
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.pages: list[JobId | None] = []
+        self.is_away_until = 0.0
+        self.round_trip = ROUND_TRIP
         self._looks = iter(looks)
 
     def times(self, verb: str) -> list[float]:
@@ -75,9 +78,11 @@ class Store:
 
     async def _call(self, verb: str) -> int:
         self.calls.append((verb, asyncio.get_running_loop().time()))
-        await asyncio.sleep(ROUND_TRIP / 2)
+        if asyncio.get_running_loop().time() < self.is_away_until:
+            raise DriverUnavailable("the store is away", fix="wait")
+        await asyncio.sleep(self.round_trip / 2)
         self.meanwhile.get(verb, int)()
-        await asyncio.sleep(ROUND_TRIP / 2)
+        await asyncio.sleep(self.round_trip / 2)
         return 0
 
 
@@ -171,3 +176,21 @@ def test_all_suspended_jobs_are_looked_at_page_by_page_every_poll() -> None:
     first, *_, last = store.times("sweep_waits")
     assert first == pytest.approx(30, abs=0.1)
     assert last == pytest.approx(60, abs=0.2)
+
+
+def test_the_reaper_waits_one_lease_from_the_first_look_that_found_the_store_back() -> None:
+    """Not from the last one that failed: until the next the store may have been away."""
+    store = Store(*[DEAD] * 20)
+    store.is_away_until = 25
+    maintain(store, seconds=100, begin=lambda _: None)
+    assert store.times("due")[:4] == pytest.approx([0, 10, 20, 30], abs=0.1)
+    first, *_ = store.times("reap")
+    assert first == pytest.approx(60, abs=0.2)
+
+
+def test_a_store_that_answers_late_for_ever_is_reaped() -> None:
+    store = Store(*[DEAD] * 20)
+    store.round_trip = 12
+    maintain(store, seconds=100, begin=lambda _: None)
+    first, *_ = store.times("reap")
+    assert first == pytest.approx(24, abs=0.1)  # after the look, and after what has expired
