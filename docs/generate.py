@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from app.cli.main import app as command_line
 from app.domain.errors import OutlastError, error_classes
 from app.domain.outcome import OUTCOME_RULES
+from app.domain.reason import REASON_RULES
 from app.domain.state import LIVE, MOVES, TERMINAL, DeadReason, State
 from app.http.app import openapi_document
 from app.http.problems import STATUS
@@ -54,6 +55,7 @@ def renderers() -> dict[str, Renderer]:
         "state-groups": _state_groups,
         "dead-reasons": _dead_reasons,
         "outcomes": _outcomes,
+        "reasons": _reasons,
         "error-index": _error_index,
         "settings": _settings,
         "commands": _commands,
@@ -134,6 +136,19 @@ def _outcomes() -> str:
         for rule in OUTCOME_RULES
     )
     return _table(("outcome", "when", "counted", "ledger", "metric label"), rows)
+
+
+def _reasons() -> str:
+    rows = (
+        (
+            f"`{rule.code}`",
+            rule.when,
+            "yes" if rule.kind.blocks else "no",
+            ", ".join(f"`{fact}`" for fact in rule.facts),
+        )
+        for rule in REASON_RULES
+    )
+    return _table(("reason", "when", "blocks", "facts"), rows)
 
 
 def _error_index() -> str:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, drain, events, jobs, outbox, runs, schedules, serve, traces, workers
+from . import database, dev, drain, events, explain, jobs, outbox, runs, schedules, serve, traces, workers
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.add_typer(events.events, name="events", help="Emit events for runs that wait
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")
 app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
+jobs.jobs.command("explain")(explain.explain)
 jobs.jobs.command("traces")(traces.traces)
 jobs.jobs.command("check")(traces.check)
 app.add_typer(schedules.schedules, name="schedules", help="See what is due when, and pause, resume or fire schedules.")

@@ -13,8 +13,10 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..domain.errors import Forbidden, JobNotFound, JobUnknown, RequestInvalid
+from ..domain.explain import explain
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.outcome import CancelVerdict
+from ..domain.reason import Explanation, Situation
 from ..domain.snapshot import AttemptView, JobPage, JobView
 from ..domain.state import TERMINAL
 from ..domain.step import RetryMode
@@ -106,6 +108,21 @@ class JobControl:
             return view
         await self._waiters.finished(job_id, at_most.total_seconds())
         return await self.describe(job_id, tenant=tenant)
+
+    async def explain(self, job_id: JobId, *, tenant: str | None) -> Explanation:
+        """Say why a job is not running, or where it runs, with facts; the strongest reason first.
+
+        Raises:
+            JobNotFound: there is none to be seen.
+        """
+
+        async def situation() -> Situation:
+            found = await self._driver.situation(job_id, tenant=tenant)
+            if found is None:
+                raise job_not_found(str(job_id))
+            return found
+
+        return explain(await self.on(job_id, tenant, situation))
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs, newest first, without payloads and results."""

@@ -129,7 +129,10 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWorker:
-    """A process that asks to execute jobs. `boot_id` makes repeating a registration whose reply was lost safe."""
+    """A process that asks to execute jobs. `boot_id` makes repeating a registration whose reply was lost safe.
+
+    `names` are the job types it knows; None when it does not say.
+    """
 
     host: str
     pid: int
@@ -138,13 +141,15 @@ class NewWorker:
     concurrency: int
     lease_ms: int
     boot_id: UUID
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
     """A worker as the store knows it. `wakeup` is how it learns of work: `listen` or `polling`.
 
-    Its drain is as it last showed it; `drain_asked_by` names who asked for one through the store.
+    Its drain is as it last showed it; `drain_asked_by` names who asked for one through the store. `names` are the job
+    types it knows, None when it did not say.
     """
 
     id: WorkerId
@@ -165,6 +170,7 @@ class WorkerView:
     drain_deadline_at: datetime | None = None
     drain_asked_at: datetime | None = None
     drain_asked_by: str | None = None
+    names: tuple[str, ...] | None = None
 
     @property
     def has_left(self) -> bool:

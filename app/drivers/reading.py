@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..domain.job import JobId
+from ..domain.reason import Situation
 from ..domain.snapshot import AttemptView, DeadGroup, JobPage, JobTypeDoc, JobView, QueueView, Stats
 from ..domain.state import State
 
@@ -31,6 +32,13 @@ class ReadStore(Protocol):
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
         """Give one job with payload and result, in one snapshot; None when absent or another tenant's."""
+        ...
+
+    async def situation(self, job_id: JobId, *, tenant: str | None = None) -> Situation | None:
+        """Give one job, without payload and result, and all that decides about its claim, in one snapshot.
+
+        Whether it is claimable is asked of the claim's own conditions. None when absent or another tenant's.
+        """
         ...
 
     async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:

@@ -17,6 +17,7 @@ from ..domain.errors import NotImplementedYet
 from ..domain.event import Emitted, EventQuery, EventView, NewEvent
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, RunId, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ..domain.reason import Situation
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
@@ -181,6 +182,9 @@ class RefusedDriver:
         raise self._refusal()
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+        raise self._refusal()
+
+    async def situation(self, job_id: JobId, *, tenant: str | None = None) -> Situation | None:
         raise self._refusal()
 
     async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:

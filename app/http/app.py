@@ -26,6 +26,7 @@ from .routers import (
     drain,
     enqueue,
     events,
+    explain,
     job_types,
     jobs,
     outbox,
@@ -40,7 +41,7 @@ from .routers import (
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, jobs, runs, stream, actions, events),
+    *(enqueue, jobs, explain, runs, stream, actions, events),
     *(job_types, queues, schedules, workers, outbox, drain, deploys, process, problems),
 )
 _DESCRIPTION = (

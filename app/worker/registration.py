@@ -28,12 +28,14 @@ class Registration:
         *,
         driver: JobDriver,
         options: WorkerOptions,
+        names: frozenset[str],
         telemetry: Telemetry,
         clock: Callable[[], float],
         roll: Callable[[], float],
     ) -> None:
         self._driver = driver
         self._options = options
+        self._names = tuple(sorted(names))
         self._telemetry = telemetry
         self._clock = clock
         self._backoff = Backoff(roll, lease_seconds=options.lease.total_seconds())
@@ -68,6 +70,7 @@ class Registration:
                 concurrency=self._options.concurrency,
                 lease_ms=round(self._options.lease / timedelta(milliseconds=1)),
                 boot_id=self._boot_id,
+                names=self._names,
             )
         )
         self._boot_id = None

@@ -52,7 +52,12 @@ class Session:
         self._over = asyncio.Event()
         self._claims_ended = asyncio.Event()
         self.registration = Registration(
-            driver=driver, options=options, telemetry=telemetry, clock=kit.boot_clock, roll=kit.roll
+            driver=driver,
+            options=options,
+            names=kit.registry.names,
+            telemetry=telemetry,
+            clock=kit.boot_clock,
+            roll=kit.roll,
         )
         self._showing = Showing(driver=driver, registration=self.registration, telemetry=telemetry)
         self._settler = Settler(

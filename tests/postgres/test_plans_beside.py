@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.drivers.postgres import describe, due, expire, listing, purge, reap, retry
+from app.drivers.postgres import describe, due, expire, explain, listing, purge, reap, retry
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.postgres
 
 BESIDE = {
     "describe": describe._DESCRIBE,
+    "explain": explain._PLACE,
     "attempts": describe._ATTEMPTS,
     "finished among": describe._FINISHED_AMONG,
     "retry": retry._RETRY,

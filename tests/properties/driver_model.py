@@ -126,13 +126,16 @@ class DriverModel(RuleBasedStateMachine):
 
     def __init__(self, runner: asyncio.Runner, postgres: PostgresEnv) -> None:
         super().__init__()
-        self.twins = Twins(runner, postgres)
+        self.twins = self._twins(runner, postgres)
         self.jobs: list[NewJob] = []
         self.tokens: list[Pair[ClaimToken]] = []
         self.events: list[NewEvent] = []
         self.views: dict[JobId, JobView] = {}
         self.runs: dict[JobId, RunHistory] = {}
         self.claimed: dict[JobId, int] = {}
+
+    def _twins(self, runner: asyncio.Runner, postgres: PostgresEnv) -> Twins:
+        return Twins(runner, postgres)
 
     # --- what holds after every command
 

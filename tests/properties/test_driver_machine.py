@@ -35,12 +35,12 @@ from tests.properties.driver_model import (
     queues,
     shapes,
 )
-from tests.properties.run_rules import RunRules
+from tests.properties.explain_rules import ExplainRules
 from tests.support.drivers import new_worker, postgres_env, with_token
 from tests.support.twins import START
 
 
-class DriverMachine(RunRules):
+class DriverMachine(ExplainRules):
     """Commands in any order."""
 
     # --- producers

@@ -55,6 +55,7 @@ async def test_a_registration_repeated_by_whoever_called_it_makes_no_second_work
     registration = Registration(
         driver=driver,
         options=WorkerOptions(host="host-a", pid=1),
+        names=frozenset({"plain.job"}),
         telemetry=bench.telemetry,
         clock=asyncio.get_running_loop().time,
         roll=lambda: 0.0,

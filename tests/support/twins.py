@@ -55,14 +55,14 @@ Command: TypeAlias = Callable[[Side], Awaitable[object]]
 class Twins:
     """The memory driver beside the PostgreSQL driver, both empty, their clocks at the same instant."""
 
-    def __init__(self, runner: asyncio.Runner, postgres: PostgresEnv) -> None:
+    def __init__(self, runner: asyncio.Runner, second: PostgresEnv | MemoryEnv) -> None:
         self._runner = runner
-        self._postgres = postgres
         memory = MemoryEnv(ManualClock(START))
-        self.sides = (Side(memory, 0), Side(postgres, 1))
+        self.sides = (Side(memory, 0), Side(second, 1))
         self.workers: list[Pair[WorkerId]] = []
         self._runs: tuple[dict[RunId, int], ...] = ({}, {})
-        self.run(self._empty())
+        if isinstance(second, PostgresEnv):
+            self.run(_emptied(second))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
@@ -161,9 +161,10 @@ class Twins:
             assert (mine.oldest_ready_seconds is None) == (theirs.oldest_ready_seconds is None)
             assert (mine.oldest_ready_seconds or 0) <= (theirs.oldest_ready_seconds or 0)
 
-    async def _empty(self) -> None:
-        await self._postgres.empty()
-        await self._postgres.set_clock(START)
+
+async def _emptied(postgres: PostgresEnv) -> None:
+    await postgres.empty()
+    await postgres.set_clock(START)
 
 
 def differences(memory: object, postgres: object, at: str = "") -> Iterator[str]:

@@ -48,17 +48,27 @@ def _chosen(store: Store, request: ClaimRequest, version: str) -> list[JobId]:
 
     A job that was handed back is for workers of its version; its claim ends that, wherever it goes afterwards.
     """
-    room = {share.queue: share.room for share in request.shares if share.queue not in store.pauses}
+    room = {share.queue: share.room for share in request.shares if is_open(store, share.queue)}
     chosen: list[JobId] = []
     for job_id in _in_order(store, room):
         if len(chosen) >= request.room:
             break
         job = store.envelopes[job_id].job
-        may_start = _is_for(store, job_id, version) and (request.alone_ok or not _must_run_alone(store, job_id))
-        if room[job.queue] > 0 and job.name in request.names and may_start:
+        if room[job.queue] > 0 and fits(store, job_id, request.names, version, alone_ok=request.alone_ok):
             room[job.queue] -= 1
             chosen.append(job_id)
     return chosen
+
+
+def is_open(store: Store, queue: str) -> bool:
+    """Say whether claims from a queue are not stopped."""
+    return queue not in store.pauses
+
+
+def fits(store: Store, job_id: JobId, names: frozenset[str], version: str, *, alone_ok: bool) -> bool:
+    """Say whether a ready job is for a worker of a version that knows `names`; `alone_ok` if it runs nothing else."""
+    may_share = alone_ok or not _must_run_alone(store, job_id)
+    return store.envelopes[job_id].job.name in names and _is_for(store, job_id, version) and may_share
 
 
 def _is_for(store: Store, job_id: JobId, version: str) -> bool:

@@ -14,6 +14,7 @@ from ...domain.clock import Clock
 from ...domain.drain import DrainAsk, DrainShown, DrainView
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ...domain.reason import Situation
 from ...domain.snapshot import (
     AttemptView,
     DeadGroup,
@@ -39,6 +40,7 @@ from . import (
     claim,
     drains,
     enqueue,
+    explain,
     heartbeat,
     overview,
     read,
@@ -198,6 +200,10 @@ class MemoryDriver(MemoryRuns):
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
         """Give one job in full."""
         return read.describe(self._store, job_id, tenant=tenant)
+
+    async def situation(self, job_id: JobId, *, tenant: str | None = None) -> Situation | None:
+        """Give a job and all that decides about its claim."""
+        return explain.situation(self._store, job_id, tenant=tenant)
 
     async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
         """Give the attempt ledger."""

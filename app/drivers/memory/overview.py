@@ -46,8 +46,13 @@ def resume_queue(store: Store, queue: str) -> None:
 def workers(store: Store) -> tuple[WorkerView, ...]:
     """Give live workers and those that left lately, newest first; see `JobDriver.workers`."""
     with store.statement() as now:
-        shown = [worker for worker in store.workers.values() if _is_shown(worker, now)]
-        return tuple(_worker_view(store, worker, now) for worker in sorted(shown, key=_by_id, reverse=True))
+        return workers_at(store, now)
+
+
+def workers_at(store: Store, now: datetime) -> tuple[WorkerView, ...]:
+    """Give the same to a caller in a statement."""
+    shown = [worker for worker in store.workers.values() if _is_shown(worker, now)]
+    return tuple(_worker_view(store, worker, now) for worker in sorted(shown, key=_by_id, reverse=True))
 
 
 def publish_job_types(store: Store, types: Sequence[JobTypeDoc]) -> None:
@@ -115,4 +120,5 @@ def _worker_view(store: Store, worker: Worker, now: datetime) -> WorkerView:
         drain_asked_by=worker.drain_asked_by,
         wakeup=worker.wakeup,
         running=len(store.claims_of(worker.id)),
+        names=worker.about.names,
     )

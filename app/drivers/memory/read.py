@@ -25,10 +25,15 @@ _Kind: TypeAlias = tuple[str, str, str | None, str | None]
 def describe(store: Store, job_id: JobId, *, tenant: str | None) -> JobView | None:
     """Give one job in full; see `JobDriver.describe`."""
     with store.statement() as now:
-        envelope = store.envelopes.get(job_id)
-        if envelope is None or tenant not in {None, envelope.job.tenant}:
-            return None
-        return _with_run(store, view(store, envelope, now, is_full=True))
+        return described(store, job_id, now, tenant=tenant)
+
+
+def described(store: Store, job_id: JobId, now: datetime, *, tenant: str | None) -> JobView | None:
+    """Give the same to a caller in a statement."""
+    envelope = store.envelopes.get(job_id)
+    if envelope is None or tenant not in {None, envelope.job.tenant}:
+        return None
+    return _with_run(store, view(store, envelope, now, is_full=True))
 
 
 def list_jobs(store: Store, query: ListQuery) -> JobPage:

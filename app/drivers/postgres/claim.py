@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob
 from ..protocol import ClaimRequest
+from .claimable import fits, not_paused
 from .database import Database, Raw
 from .low_water import Horizon, Stretch
 from .names import name_ids
@@ -27,18 +28,14 @@ _LOOKS = 4
 # What a claim waits for before it looks; statements that do more put in front of it what has to be over by then.
 MAY_CLAIM = """
 (select lost_at is null and closed_at is null and lease_until > outlast.clock() from outlast.worker where id = $1)"""
-# The envelope is asked only by a worker that has no use for jobs that must run alone.
-_MAY_SHARE = """
-($6::boolean or r.crashes + 1 < coalesce(
-  (select j.max_crashes from outlast.job j where j.id = r.job_id), 32767))"""
-_NOT_PAUSED = "not exists (select from outlast.queue q where q.name = s.queue and q.paused_at is not null)"
+_NOT_PAUSED = not_paused("s.queue")
 
 # A queue's tokens in claim order, above the low-water marks of this process: stretch by stretch, each one way down the
 # index. The nested loop keeps the order of the stretches, and stops when it has enough.
 _STRETCHES = "unnest($7::text[], $8::smallint[], $9::bigint[], $10::smallint[]) g(queue, rank, seq, ends)"
 _WITHIN = f"""
 r.queue = g.queue and (r.rank, r.seq) > (g.rank, g.seq) and r.rank < g.ends
-        and r.name_id = any($4::int[]) and {_MAY_SHARE.strip()}
+        and {fits("$4::int[]", "$6::boolean")}
       order by r.rank, r.seq"""
 
 # One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.

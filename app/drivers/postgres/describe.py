@@ -16,7 +16,7 @@ from ...domain.snapshot import AttemptView, ClaimView, JobView
 from ...domain.state import State
 from ...domain.step import ProgressView
 from .buckets import DONE, TOKEN
-from .database import Database, Row
+from .database import Database, Raw, Row
 from .rows import plain
 from .run_view import WAIT_COLUMNS, WAITS, waits_of
 
@@ -75,7 +75,12 @@ where j.id is null"""
 
 async def describe(db: Database, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
     """Give one job with payload and result, or None."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_DESCRIBE), job_id, tenant))
+    return await db.run(lambda conn: describe_on(db, conn, job_id, tenant))
+
+
+async def describe_on(db: Database, conn: Raw, job_id: JobId, tenant: str | None) -> JobView | None:
+    """Give the same to a caller that has a connection, in its transaction if it has one."""
+    rows = await conn.fetch(db.in_schema(_DESCRIBE), job_id, tenant)
     if not rows:
         return None
     first = rows[0]

@@ -61,6 +61,7 @@ from . import (
 from .database import Database
 from .enqueue_lane import EnqueueLane
 from .examine import examine
+from .look_verbs import LookVerbs
 from .outbox import PostgresOutbox
 from .run_verbs import RunVerbs
 from .schedules import PostgresSchedules
@@ -69,7 +70,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(RunVerbs):
+class PostgresDriver(RunVerbs, LookVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.

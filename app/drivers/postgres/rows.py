@@ -80,4 +80,5 @@ def worker_view(row: Row) -> WorkerView:
         drain_deadline_at=row["drain_deadline_at"],
         drain_asked_at=row["drain_asked_at"],
         drain_asked_by=row["drain_asked_by"],
+        names=None if row["names"] is None else tuple(row["names"]),
     )

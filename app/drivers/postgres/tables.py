@@ -32,7 +32,7 @@ from .tables_schedules import add_schedules
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0007"
+REQUIRED_REVISION = "0014"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -59,6 +59,7 @@ def _workers(meta: MetaData) -> None:
         *needed(started_at=INSTANT, renewed_at=INSTANT, lease_until=INSTANT),
         *optional(lost_at=INSTANT, closed_at=INSTANT, drain_phase=Text, wakeup=Text),
         *optional(drain_asked_at=INSTANT, drain_asked_by=Text, drain_reason=Text, drain_deadline_at=INSTANT),
+        *optional(names=ARRAY(Text)),
     )
     Table(
         "drain",

@@ -16,8 +16,8 @@ from .rows import worker_view
 
 # A boot id that is there already and alive is this very registration, its reply lost.
 _REGISTER = """
-insert into outlast.worker as w(boot_id, host, pid, code_version, queues, concurrency, lease_ms, lease_until)
-values ($1, $2, $3, $4, $5, $6, $7::int, outlast.clock() + $7::int * interval '1 ms')
+insert into outlast.worker as w(boot_id, host, pid, code_version, queues, concurrency, lease_ms, lease_until, names)
+values ($1, $2, $3, $4, $5, $6, $7::int, outlast.clock() + $7::int * interval '1 ms', $8)
 on conflict (boot_id) do update set lease_until = excluded.lease_until, renewed_at = outlast.clock()
   where w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()
 returning id
@@ -59,7 +59,7 @@ async def register_worker(db: Database, worker: NewWorker) -> WorkerId:
     """Give a new worker an id with a lease that starts now. Repeating a call whose reply was lost gives the same id."""
     binds = (
         *(worker.boot_id, worker.host, worker.pid, worker.code_version, list(worker.queues)),
-        *(worker.concurrency, worker.lease_ms),
+        *(worker.concurrency, worker.lease_ms, None if worker.names is None else list(worker.names)),
     )
 
     async def once(conn: Raw) -> WorkerId:
@@ -99,5 +99,9 @@ async def close_worker(db: Database, worker_id: WorkerId) -> None:
 async def workers(db: Database) -> tuple[WorkerView, ...]:
     """Give the workers that are live or left in the last hour, newest first."""
     async with db.raw() as conn:
-        rows = await conn.fetch(db.in_schema(_WORKERS))
-    return tuple(worker_view(row) for row in rows)
+        return await workers_on(db, conn)
+
+
+async def workers_on(db: Database, conn: Raw) -> tuple[WorkerView, ...]:
+    """Give the same to a caller that has a connection, in its transaction if it has one."""
+    return tuple(worker_view(row) for row in await conn.fetch(db.in_schema(_WORKERS)))

@@ -1,0 +1,55 @@
+"""The situation of one job: all that decides about its claim, in one statement."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+
+from ...domain.job import JobId
+from ...domain.reason import MOST_AHEAD, PauseView, PinView, Situation
+from .claim import fits, is_open
+from .overview import workers_at
+from .read import described
+from .rows import Ready
+from .store import Store
+
+
+def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation | None:
+    """Give a job's situation; see `ReadStore.situation`."""
+    with store.statement() as now:
+        job = described(store, job_id, now, tenant=tenant)
+        if job is None:
+            return None
+        token = store.tokens[job_id]
+        ready = token if isinstance(token, Ready) else None
+        published = store.job_types.get(job.name)
+        return Situation(
+            at=now,
+            job=replace(job, payload=None, result=None),
+            is_claimable=ready is not None and _is_claimable(store, job_id, ready),
+            pause=_pause(store, job.queue),
+            pin=None if ready is None else _pin(ready),
+            ahead=0 if ready is None else _ahead(store, job_id, ready),
+            published=None if published is None else published.code_version,
+            workers=workers_at(store, now),
+        )
+
+
+def _is_claimable(store: Store, job_id: JobId, ready: Ready) -> bool:
+    """Ask the claim's own conditions for a worker that serves queue, name and version and runs nothing else."""
+    job = store.envelopes[job_id].job
+    version = "" if ready.pin is None else ready.pin.version
+    return is_open(store, job.queue) and fits(store, job_id, frozenset({job.name}), version, alone_ok=True)
+
+
+def _pause(store: Store, queue: str) -> PauseView | None:
+    found = store.pauses.get(queue)
+    return None if found is None else PauseView(at=found.at, by=found.by, reason=found.reason)
+
+
+def _pin(ready: Ready) -> PinView | None:
+    return None if ready.pin is None else PinView(version=ready.pin.version, until=ready.pin.until)
+
+
+def _ahead(store: Store, job_id: JobId, ready: Ready) -> int:
+    return min(bisect_left(store.queue(store.queue_of(job_id)), (ready.rank, ready.seq, job_id)), MOST_AHEAD)

@@ -1,0 +1,80 @@
+"""`situation`: one job and all that decides about its claim, in one snapshot.
+
+Three statements in one transaction of one snapshot: the job, its place in its queue, the workers. Whether it can be
+claimed is asked with the claim's own fragment. A reader's verb: counting what is before it is bounded, and stops at
+the connection's time limit like every statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...domain.job import JobId
+from ...domain.reason import MOST_AHEAD, PauseView, PinView, Situation
+from ...domain.snapshot import JobView, WorkerView
+from .buckets import FIRST_RANK
+from .claimable import fits, not_paused
+from .database import Database, Raw, Row
+from .describe import describe_on
+from .workers import workers_on
+
+_READY = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes from outlast.ready r"
+
+# A worker that serves queue, name and version knows the token's name, whichever it is, and can be one that is idle.
+# Where no token is ready there is no name to be known, and the answer is null.
+_PLACE = f"""
+select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, y.code_version as published,
+  {not_paused("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
+  (select count(*) from (
+    select from outlast.ready x
+    where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x) as ahead,
+  case when r.name_id <> e.name_id then p.name end as pinned_name, h.until_at
+from outlast.job e
+left join lateral (
+  {_READY} where r.queue = e.queue and r.rank = {FIRST_RANK} and r.seq = e.seq and r.job_id = e.id
+  union all {_READY} where r.job_id = e.id and r.moved) r on true
+left join lateral (select p.name from outlast.job_name p where p.id = r.name_id offset 0) p on true
+left join lateral (select h.until_at from outlast.handed h where h.job_id = e.id offset 0) h on true
+left join lateral (select q.* from outlast.queue q where q.name = e.queue offset 0) q on true
+left join lateral (
+  select y.code_version from outlast.job_type y
+  where y.name = (select n.name from outlast.job_name n where n.id = e.name_id) offset 0) y on true
+where e.id = $1"""  # noqa: S608  fragments of our own
+
+
+async def situation(db: Database, job_id: JobId, *, tenant: str | None = None) -> Situation | None:
+    """Give a job's situation, or None."""
+
+    async def look(conn: Raw) -> Situation | None:
+        async with conn.transaction(isolation="repeatable_read"):
+            job = await describe_on(db, conn, job_id, tenant)
+            place = None if job is None else await conn.fetchrow(db.in_schema(_PLACE), job_id, MOST_AHEAD)
+            if job is None or place is None:
+                return None
+            return _situation(job, place, await workers_on(db, conn))
+
+    return await db.run(look)
+
+
+def _situation(job: JobView, place: Row, workers: tuple[WorkerView, ...]) -> Situation:
+    return Situation(
+        at=place["at"],
+        job=replace(job, payload=None, result=None),
+        is_claimable=bool(place["is_claimable"]),
+        pause=_pause(place),
+        pin=_pin(place),
+        ahead=place["ahead"],
+        published=place["published"],
+        workers=workers,
+    )
+
+
+def _pause(place: Row) -> PauseView | None:
+    if place["paused_at"] is None:
+        return None
+    return PauseView(at=place["paused_at"], by=place["paused_by"], reason=place["pause_reason"])
+
+
+def _pin(place: Row) -> PinView | None:
+    name: str | None = place["pinned_name"]
+    return None if name is None else PinView(version=name.partition("@")[2], until=place["until_at"])

@@ -1,0 +1,74 @@
+"""The command of the state machine that holds what is said of jobs to what a worker does with them.
+
+For one snapshot: a job is explained as runnable exactly if a worker that serves its queue, its name and its version,
+and runs nothing else, claims it.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hypothesis.stateful import precondition, rule
+
+from app.domain.explain import explain
+from app.domain.job import JobId
+from app.domain.reason import Explanation, Situation
+from app.domain.snapshot import JobTypeDoc
+from tests.properties.run_rules import RunRules
+from tests.support.drivers import new_worker
+
+QUEUES = ("default", "mail")
+NAMES = frozenset({"a.job", "b.job"})
+ALL = 100
+# Code that nobody else runs: what is kept for a version is not for it.
+OTHER_CODE = "probe"
+
+
+class ExplainRules(RunRules):
+    """One more command, in any order with the others."""
+
+    @precondition(lambda self: self.jobs)
+    @rule()
+    def explain_everything_and_claim_what_is_runnable(self) -> None:
+        situations = self._situations()
+        explained = {job_id: self._agreed(situation) for job_id, situation in situations.items()}
+        runnable = {job_id for job_id, each in explained.items() if each.is_runnable}
+        kept = {job_id: each.pin.version for job_id, each in situations.items() if each.pin is not None}
+        first = len(self.tokens)
+        for version in (OTHER_CODE, *sorted(set(kept.values()))):
+            wanted = {job_id for job_id in runnable if kept.get(job_id, OTHER_CODE) == version}
+            assert self._claimed_by(version) == wanted, f"a worker with code {version}"
+        self._give_back(first)
+
+    def _situations(self) -> dict[JobId, Situation]:
+        found = {}
+        for job in self.jobs:
+            situation = self.twins.ask(lambda side, job_id=job.id: side.driver.situation(job_id))  # type: ignore[misc]  # bound now
+            if situation is not None:
+                found[job.id] = cast("Situation", situation)
+        assert found.keys() == self.views.keys()
+        return found
+
+    def _agreed(self, situation: Situation) -> Explanation:
+        """Give an explanation whose reasons say the same as its verdict."""
+        explained = explain(situation)
+        assert explained.reasons, situation
+        assert explained.is_runnable is not any(reason.kind.blocks for reason in explained.reasons), explained
+        return explained
+
+    def _claimed_by(self, version: str) -> set[JobId]:
+        """Let a worker with nothing to do, which serves and knows everything, claim all it can."""
+        about = new_worker(code_version=version, queues=QUEUES, concurrency=ALL, names=tuple(NAMES))
+        self.twins.register(lambda side: side.driver.register_worker(about))
+        docs = [JobTypeDoc(name=name, code_version=version, document="{}") for name in sorted(NAMES)]
+        self.twins.ask(lambda side: side.driver.publish_job_types(docs))
+        before = len(self.tokens)
+        self._claim(len(self.twins.workers) - 1, dict.fromkeys(QUEUES, ALL), NAMES, ALL)
+        return {token.memory.job_id for token in self.tokens[before:]}
+
+    def _give_back(self, first: int) -> None:
+        taken = self.tokens[first:]
+        self.twins.ask(lambda side: side.driver.release([side.own(token) for token in taken], cause="probe"))
+        for worker in self.twins.workers:
+            if worker.memory in {token.memory.worker_id for token in taken}:
+                self.twins.ask(lambda side, worker=worker: side.driver.close_worker(side.own(worker)))  # type: ignore[misc]  # same
