@@ -13,6 +13,7 @@ from ..domain.job import JobId
 from ..domain.reason import Situation
 from ..domain.snapshot import AttemptView, DeadGroup, JobPage, JobTypeDoc, JobView, QueueView, Stats
 from ..domain.state import State
+from ..domain.vitals import Vitals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,4 +76,11 @@ class ReadStore(Protocol):
 
     async def job_types(self) -> tuple[JobTypeDoc, ...]:
         """Give every published job type, its newest publication, by name."""
+        ...
+
+    async def vitals(self) -> Vitals:
+        """Give the store's health in facts, whether or not it was opened; changes nothing.
+
+        `DRIVER_UNAVAILABLE` when it does not answer.
+        """
         ...

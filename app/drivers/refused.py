@@ -33,6 +33,7 @@ from ..domain.snapshot import (
     WorkerView,
 )
 from ..domain.step import NewNotes, NewStep, RetryMode, RunHistory, RunView
+from ..domain.vitals import Vitals
 from .capabilities import Capabilities
 from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from .reading import ListQuery
@@ -221,6 +222,9 @@ class RefusedDriver:
         raise self._refusal()
 
     async def job_types(self) -> tuple[JobTypeDoc, ...]:
+        raise self._refusal()
+
+    async def vitals(self) -> Vitals:
         raise self._refusal()
 
     async def database_time(self) -> datetime:

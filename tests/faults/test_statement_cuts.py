@@ -66,7 +66,20 @@ _MODULES = (ends, enqueue, heart, outbox, repairs, runs, schedules, settle, upke
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "database_time", "dead_letters", "describe", "drains", "due", "find", "finished_among", "forwarded"),
-    *("events", "history", "job_types", "list", "ping", "queues", "run", "situation", "stats", "view", "workers"),
+    *(
+        "events",
+        "history",
+        "job_types",
+        "list",
+        "ping",
+        "queues",
+        "run",
+        "situation",
+        "stats",
+        "view",
+        "vitals",
+        "workers",
+    ),
     *("now", "schedules", "standings"),
     *("close", "heard", "listen", "open", "open_heartbeat", "stage_now", "until_finished"),
 }

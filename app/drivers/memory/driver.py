@@ -30,6 +30,7 @@ from ...domain.snapshot import (
     WorkerView,
 )
 from ...domain.step import RetryMode
+from ...domain.vitals import Vitals
 from ..capabilities import Capabilities
 from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
@@ -48,6 +49,7 @@ from . import (
     retry,
     settle,
     sweep,
+    vitals,
     workers,
 )
 from .clock import SystemClock
@@ -252,6 +254,10 @@ class MemoryDriver(MemoryRuns):
     async def job_types(self) -> tuple[JobTypeDoc, ...]:
         """Give every published job type."""
         return overview.job_types(self._store)
+
+    async def vitals(self) -> Vitals:
+        """Give the store's health."""
+        return vitals.vitals(self._store)
 
     async def database_time(self) -> datetime:
         """Give the store's clock."""

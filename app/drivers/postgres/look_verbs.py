@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ...domain.job import JobId
 from ...domain.reason import Situation
-from . import explain
+from ...domain.vitals import Vitals
+from . import explain, vitals
 from .database import Database
 
 
@@ -19,3 +20,7 @@ class LookVerbs:
     async def situation(self, job_id: JobId, *, tenant: str | None = None) -> Situation | None:
         """Give a job and all that decides about its claim."""
         return await explain.situation(self._db, job_id, tenant=tenant)
+
+    async def vitals(self) -> Vitals:
+        """Give the health of the store."""
+        return await vitals.vitals(self._db)

@@ -11,6 +11,8 @@ from enum import StrEnum
 from secrets import token_hex
 from typing import Any
 
+from ...domain.pooled import Pooled
+
 # What chooses the plans of statements, and with them the order in which they lock rows.
 PLANNING = frozenset({"enable_bitmapscan", "enable_seqscan"})
 _OFF = PLANNING | {"jit"}
@@ -55,6 +57,11 @@ async def statements_of(connection: Any) -> Statements:  # noqa: ANN401  asyncpg
     if not names:
         return Statements.UNNAMED
     return Statements.OURS if ours else Statements.MANAGED
+
+
+async def pooled_by(connection: Any, missing: tuple[str, ...]) -> Pooled:  # noqa: ANN401  asyncpg ships no types
+    """Give what a pooler in the way leaves us with."""
+    return Pooled(keeps_statements=await statements_of(connection) is not Statements.UNNAMED, missing=missing)
 
 
 async def learn_types(connection: Any) -> None:  # noqa: ANN401  asyncpg ships no types

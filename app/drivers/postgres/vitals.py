@@ -1,0 +1,61 @@
+"""`vitals`: the health of the store in facts, over one connection of the pool, whether or not the driver is open.
+
+The server first, by its catalogs alone; then, where the schema is the code's, what lies in it that nobody may be there
+for. Changes nothing. Called by the doctor.
+"""
+
+from __future__ import annotations
+
+from ...domain.job import WorkerId
+from ...domain.vitals import MOST_LOOKED_AT, LostLease, ReadyGroup, Vitals, WorkVitals
+from .database import Database, Raw, Row
+from .tables import REQUIRED_REVISION
+from .vitals_server import server_vitals
+
+_READY = """
+select x.queue, n.name, count(*) as count
+from (select r.queue, r.name_id from outlast.ready r limit $1::int) x
+left join lateral (select n.name from outlast.job_name n where n.id = x.name_id offset 0) n on true
+group by x.queue, n.name order by x.queue, n.name"""
+_LOST = """
+select w.id, w.host, w.lease_until from outlast.worker w
+where w.lost_at is null and w.closed_at is null and w.lease_until <= outlast.clock() order by w.lease_until limit 100"""
+_STRANDED = """
+select count(*) from outlast.running r
+where not exists (
+  select from outlast.worker w
+  where w.id = r.worker and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())"""
+
+
+async def vitals(db: Database) -> Vitals:
+    """Look the store over.
+
+    Raises:
+        DriverUnavailable: it does not answer.
+    """
+
+    async def look(conn: Raw) -> Vitals:
+        at = await conn.fetchval("select clock_timestamp()")
+        server = await server_vitals(db, conn)
+        is_ours = server.revision is not None and server.revision >= REQUIRED_REVISION
+        work = await _work(db, conn) if is_ours else None
+        return Vitals(store="postgres", is_durable=True, at=at, server=server, work=work)
+
+    return await db.run(look)
+
+
+async def _work(db: Database, conn: Raw) -> WorkVitals:
+    ready = await conn.fetch(db.in_schema(_READY), MOST_LOOKED_AT)
+    lost = await conn.fetch(db.in_schema(_LOST))
+    return WorkVitals(
+        ready=tuple(_group(row) for row in ready),
+        lost=tuple(
+            LostLease(worker_id=WorkerId(row["id"]), host=row["host"], lease_until=row["lease_until"]) for row in lost
+        ),
+        stranded=await conn.fetchval(db.in_schema(_STRANDED)),
+    )
+
+
+def _group(row: Row) -> ReadyGroup:
+    name, _, version = (row["name"] or "").partition("@")
+    return ReadyGroup(queue=row["queue"], name=name, version=version or None, count=row["count"])
