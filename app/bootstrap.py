@@ -19,6 +19,9 @@ from uuid import uuid4
 from . import __version__
 from .control.catalogue import TypeCatalogue
 from .control.deploys import DeployControl
+from .control.doctor.doctor import Doctor
+from .control.doctor.finding import Surroundings
+from .control.doctor.surroundings import look_at_modules, look_at_port
 from .control.drain import DrainControl
 from .control.events import EventControl
 from .control.fleet import FleetControl
@@ -33,6 +36,7 @@ from .control.waiting import ResultWaiters
 from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
 from .domain.outbox import RelayId
+from .drivers.memory.clock import SystemClock
 from .drivers.memory.driver import MemoryDriver
 from .drivers.outbox import OutboxStore, outbox_of
 from .drivers.postgres.database import create_engine
@@ -52,7 +56,7 @@ from .observability.metrics import Metrics
 from .observability.telemetry import Telemetry
 from .outbox.passes import DriverPasses, Passes, SharedPasses
 from .outbox.relay import Relay, RelayOptions
-from .settings import Settings
+from .settings import Settings, address_of
 from .worker.options import WorkerOptions, parse_queues
 from .worker.worker import Worker
 
@@ -166,6 +170,27 @@ def build_schedules(settings: Settings, driver: JobDriver, catalogue: TypeCatalo
     return ScheduleControl(schedules_of(driver), catalogue=catalogue, admission=build_admission(settings))
 
 
+def build_doctor(
+    settings: Settings, driver: JobDriver, outbox: OutboxStore[Any] | None, *, is_here: bool = False
+) -> Doctor:
+    """Build the doctor over a driver, open or not; `is_here`: it may import the modules of jobs and try the ports."""
+    grace = settings.grace_seconds
+    addresses = {"OUTLAST_BIND": settings.bind, "OUTLAST_ADMIN_BIND": settings.admin_bind}
+
+    def surroundings() -> Surroundings:
+        return Surroundings(
+            pool_size=settings.pool_size,
+            drain=timedelta(seconds=settings.drain_seconds),
+            grace=None if grace is None else timedelta(seconds=grace),
+            modules=look_at_modules(settings.jobs) if is_here else None,
+            ports=tuple(look_at_port(name, *address_of(bind, name)) for name, bind in addresses.items())
+            if is_here
+            else None,
+        )
+
+    return Doctor(driver, outbox, surroundings=surroundings, now=SystemClock().now)
+
+
 def build_services(
     settings: Settings,
     driver: JobDriver,
@@ -192,6 +217,7 @@ def build_services(
         fleet=FleetControl(driver),
         drain=drain,
         deploys=DeployControl(driver),
+        doctor=build_doctor(settings, driver, outbox),
         waiters=waiters,
         streams=streams,
         auth=auth,

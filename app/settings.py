@@ -86,6 +86,13 @@ class Settings(BaseSettings):
     drain_seconds: Seconds = Field(
         default=25.0, description="From SIGTERM to the end of the process, whatever its jobs do."
     )
+    grace_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=86_400,
+        description="What your platform leaves a process from SIGTERM to SIGKILL: `outlast doctor` measures the drain"
+        " by it. Unset: not known.",
+    )
     cancel_grace_seconds: float = Field(
         default=2.0, ge=0, le=3_600, description="From a run's signal to the cancellation of its task."
     )

@@ -19,6 +19,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from app.cli.main import app as command_line
+from app.control.doctor.checks import CHECKS
 from app.domain.errors import OutlastError, error_classes
 from app.domain.outcome import OUTCOME_RULES
 from app.domain.reason import REASON_RULES
@@ -56,6 +57,7 @@ def renderers() -> dict[str, Renderer]:
         "dead-reasons": _dead_reasons,
         "outcomes": _outcomes,
         "reasons": _reasons,
+        "checks": _checks,
         "error-index": _error_index,
         "settings": _settings,
         "commands": _commands,
@@ -149,6 +151,10 @@ def _reasons() -> str:
         for rule in REASON_RULES
     )
     return _table(("reason", "when", "blocks", "facts"), rows)
+
+
+def _checks() -> str:
+    return _table(("check", "holds when", "says so when"), ((f"`{one.code}`", one.title, one.when) for one in CHECKS))
 
 
 def _error_index() -> str:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, drain, events, explain, jobs, outbox, runs, schedules, serve, traces, workers
+from . import database, dev, doctor, drain, events, explain, jobs, outbox, runs, schedules, serve, traces, workers
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -36,6 +36,8 @@ jobs.jobs.command("explain")(explain.explain)
 jobs.jobs.command("traces")(traces.traces)
 jobs.jobs.command("check")(traces.check)
 app.add_typer(schedules.schedules, name="schedules", help="See what is due when, and pause, resume or fire schedules.")
+app.command("health")(doctor.health)
+app.command("doctor")(doctor.doctor)
 app.command("dev")(dev.dev)
 app.command("api")(serve.api)
 app.command("worker")(serve.worker)

@@ -23,6 +23,7 @@ from .openapi import render_document
 from .routers import (
     actions,
     deploys,
+    doctor,
     drain,
     enqueue,
     events,
@@ -42,7 +43,7 @@ from .services import HttpServices
 
 _ROUTERS = (
     *(enqueue, jobs, explain, runs, stream, actions, events),
-    *(job_types, queues, schedules, workers, outbox, drain, deploys, process, problems),
+    *(job_types, queues, schedules, workers, outbox, drain, deploys, doctor, process, problems),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"

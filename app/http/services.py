@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from ..control.catalogue import TypeCatalogue
 from ..control.deploys import DeployControl
+from ..control.doctor.doctor import Doctor
 from ..control.drain import DrainControl
 from ..control.events import EventControl
 from ..control.fleet import FleetControl
@@ -45,6 +46,7 @@ class HttpServices:
     fleet: FleetControl
     drain: DrainControl
     deploys: DeployControl
+    doctor: Doctor
     waiters: ResultWaiters
     streams: JobStreams
     auth: Auth

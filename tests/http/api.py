@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -13,6 +14,8 @@ from fastapi import FastAPI
 
 from app.control.catalogue import TypeCatalogue
 from app.control.deploys import DeployControl
+from app.control.doctor.doctor import Doctor
+from app.control.doctor.finding import Surroundings
 from app.control.drain import DrainControl
 from app.control.events import EventControl
 from app.control.fleet import FleetControl
@@ -102,6 +105,12 @@ class Api:
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
                 "deploys": DeployControl(env.driver),
+                "doctor": Doctor(
+                    env.driver,
+                    outbox_of(env.driver),
+                    surroundings=lambda: Surroundings(pool_size=10, drain=timedelta(seconds=25)),
+                    now=env.now,
+                ),
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
                 "streams": self.streams,
