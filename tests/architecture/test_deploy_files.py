@@ -59,6 +59,7 @@ def test_every_variable_of_a_service_is_a_setting_it_accepts(service: str, monke
         monkeypatch.setenv(name, value)
     settings = Settings.read()
     assert seconds(COMPOSE["services"][service]["stop_grace_period"]) >= settings.drain_seconds + 10
+    assert seconds(COMPOSE["services"][service]["stop_grace_period"]) == settings.grace_seconds
 
 
 @pytest.mark.parametrize("service", OURS)

@@ -157,6 +157,7 @@ def test_the_grace_is_what_the_drain_needs(deployment: Document) -> None:
     drain = float(literals()["OUTLAST_DRAIN_SECONDS"])
     assert pod["terminationGracePeriodSeconds"] == pre_stop + drain + CLOSING_SECONDS
     assert drain == Settings.model_fields["drain_seconds"].default
+    assert pod["terminationGracePeriodSeconds"] - pre_stop == float(literals()["OUTLAST_GRACE_SECONDS"])
     assert bool(pre_stop) == bool(services_of(deployment)), "only what a Service sends traffic to has to linger"
 
 
