@@ -9,6 +9,7 @@ job's way through a worker and the low-water mark; `catalogue_beside` has the ot
 from __future__ import annotations
 
 from tests.mutants.catalogue_beside import BESIDE
+from tests.mutants.catalogue_looks import LOOKS
 from tests.mutants.catalogue_outbox import OUTBOX
 from tests.mutants.catalogue_runs import RUNS
 from tests.mutants.catalogue_schedules import SCHEDULES
@@ -93,9 +94,6 @@ CLAIM = Target(
         Mutant("worker not lost", "select lost_at is null and closed_at is null", "select closed_at is null"),
         Mutant("worker not closed", "lost_at is null and closed_at is null", "lost_at is null"),
         Mutant("lease not passed", " and lease_until > outlast.clock()"),
-        Mutant("queue not paused", "q.name = s.queue and q.paused_at is not null", "false"),
-        Mutant("name is known", "r.name_id = any($4::int[]) and ", "cardinality($4::int[]) >= 0 and "),
-        Mutant("room for jobs that run alone", "r.crashes + 1 < coalesce(", "r.crashes < coalesce("),
         Mutant("mark", "(r.rank, r.seq) > (g.rank, g.seq) and "),
         Mutant("end of a stretch", " and r.rank < g.ends"),
         Mutant("heads of the right queue", "where g.queue = s.queue limit", "limit"),
@@ -295,6 +293,7 @@ TARGETS = (
     HEARTBEAT,
     REAP,
     *BESIDE,
+    *LOOKS,
     *OUTBOX,
     *RUNS,
     *SCHEDULES,
