@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from ..domain.errors import Forbidden, JobNotFound, JobUnknown, RequestInvalid
+from ..domain.errors import Forbidden, JobNotFound, JobUnknown
 from ..domain.explain import explain
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.outcome import CancelVerdict
@@ -160,12 +160,7 @@ class JobControl:
             NotFound: its run has not recorded the step.
             RequestInvalid: a step was named for a run that is to begin anew.
         """
-        if mode is RetryMode.FRESH and from_step is not None:
-            raise RequestInvalid(
-                "a fresh run has no step to begin from",
-                fix="leave `from_step` out to begin anew, or the mode to go on from before the step",
-                pointer="/from_step",
-            )
+        mode.refuse_step(from_step)
         await self.on(job_id, tenant, lambda: self._driver.retry(job_id, mode=mode, from_step=from_step, tenant=tenant))
         return await self.describe(job_id, tenant=tenant)
 

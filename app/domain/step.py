@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from .errors import RequestInvalid
 from .job import ClaimToken, JobId, NewJob
 from .state import State
 
@@ -38,6 +39,19 @@ class RetryMode(StrEnum):
 
     RESUME = "resume"
     FRESH = "fresh"
+
+    def refuse_step(self, from_step: str | None) -> None:
+        """Refuse a step to begin from for a run that begins anew, and has none.
+
+        Raises:
+            RequestInvalid: there is one.
+        """
+        if self is RetryMode.FRESH and from_step is not None:
+            raise RequestInvalid(
+                "a fresh run has no step to begin from",
+                fix="leave `from_step` out to begin anew, or the mode to go on from before the step",
+                pointer="/from_step",
+            )
 
 
 class Place(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import JobDuplicate, JobNotFound, JobStateConflict, NotFound
+from app.domain.errors import JobDuplicate, JobNotFound, JobStateConflict, NotFound, RequestInvalid
 from app.domain.job import ClaimedJob, Counters
 from app.domain.outcome import Completed, Retried
 from app.domain.state import State
@@ -234,6 +234,15 @@ async def test_a_refused_retry_leaves_the_run(env: DriverEnv, how: dict[str, Any
 
 
 # --- refusals
+
+
+async def test_a_fresh_run_from_a_step_is_refused(env: DriverEnv) -> None:
+    held = await dead_with_a_run(env)
+    before = await env.describe(held.token.job_id), await history(env, held.token.job_id)
+    with pytest.raises(RequestInvalid) as refused:
+        await env.driver.retry(held.token.job_id, mode=FRESH, from_step="a")
+    assert refused.value.details["pointer"] == "/from_step"
+    assert (await env.describe(held.token.job_id), await history(env, held.token.job_id)) == before
 
 
 @pytest.mark.parametrize("how", [{"mode": FRESH}, {"from_step": "a"}], ids=repr)

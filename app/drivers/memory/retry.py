@@ -25,7 +25,9 @@ def retry(store: Store, job_id: JobId, *, mode: RetryMode, from_step: str | None
         JobStateConflict: the job is neither dead nor cancelled, or held and its run was to go on as it is.
         NotFound: the run has not recorded the step.
         JobDuplicate: another job holds its key.
+        RequestInvalid: a step was named for a run that begins anew.
     """
+    mode.refuse_step(from_step)
     with store.statement() as now:
         envelope = envelope_for(store, job_id, tenant)
         _refuse_state(store, job_id, goes_on=mode is RetryMode.RESUME and from_step is None)

@@ -78,8 +78,9 @@ async def retry(
 
     Raises:
         OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` in another state; `JOB_DUPLICATE` when another job holds
-            the key; `NOT_FOUND` for a step that the run has not recorded.
+            the key; `NOT_FOUND` for a step that the run has not recorded; `REQUEST_INVALID` for a step of a fresh run.
     """
+    mode.refuse_step(from_step)
     goes_on = mode is RetryMode.RESUME and from_step is None
     for _ in range(_LOOKS):
         if goes_on:
