@@ -257,7 +257,7 @@ class JobDriver(FleetStore, ReadStore, RunStore, Protocol):
     async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
         """End a job for good, key freed, claim revoked, one commit. `JOB_NOT_FOUND` for an absent or foreign id.
 
-        Children that its run waits for are cancelled in the same commit, and theirs.
+        Children that its run waits for are cancelled in the same commit, and theirs; calls that have failed stay.
 
         Re-reads in a new statement while the job's token is moving.
         """
@@ -274,9 +274,10 @@ class JobDriver(FleetStore, ReadStore, RunStore, Protocol):
         """Make a dead, cancelled or held job ready again with fresh budgets, ledger kept.
 
         Resumed, the run goes on from what is recorded, or with `from_step` from before that step: it and all recorded
-        after it are dropped. Fresh, the job has a new, empty run, and called children that still run are cancelled.
-        A held job is only retried fresh or from a step. `JOB_STATE_CONFLICT` in another state (detail `state`),
-        `JOB_DUPLICATE` when its key is taken, `JOB_NOT_FOUND`, `NOT_FOUND` for a step the run has not recorded.
+        after it are dropped, with all it waits for but calls that failed before it. Fresh (`REQUEST_INVALID` with
+        a step), the job has a new, empty run, and called children that still run are cancelled. A held job is only
+        retried fresh or from a step. `JOB_STATE_CONFLICT` in another state (detail `state`), `JOB_DUPLICATE` when its
+        key is taken, `JOB_NOT_FOUND`, `NOT_FOUND` for a step the run has not recorded.
         """
         ...
 

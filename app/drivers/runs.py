@@ -107,9 +107,9 @@ class RunStore(Protocol):
     ) -> Enqueued:
         """Make a new job of a job's type, payload and limits, with its history up to, not including, `from_step`.
 
-        Without a step the whole history is copied. The new job has the id `new_id`, a run of another id, no idempotency
-        key, the old one as its parent, fresh budgets, and is ready. Repeating the same id is safe. `JOB_NOT_FOUND`;
-        `NOT_FOUND` for a step that the run has not recorded.
+        Without a step the whole history is copied; of what it waits for, calls that have failed go along. The new job
+        has the id `new_id`, a run of another id, no idempotency key, the old one as its parent, fresh budgets, and is
+        ready. Repeating the same id is safe. `JOB_NOT_FOUND`; `NOT_FOUND` for a step that the run has not recorded.
         """
         ...
 

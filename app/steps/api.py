@@ -156,8 +156,8 @@ class Steps:
         `handle.enqueue`; a child whose job type declares no tenant is of this job's.
 
         Raises:
-            ChildFailed: the child is dead, cancelled or deleted. Not recorded: an attempt that fails with it makes the
-                call anew, with a new child.
+            ChildFailed: the child is dead, cancelled or deleted. Not recorded: once an attempt has failed with it, the
+                next makes the call anew, with a new child. A run that has gone on from it hears it in every attempt.
             JobDuplicate: the child has this job's own type, tenant and idempotency key.
             PayloadInvalid: the payload does not fit. Else what `handle.enqueue` raises.
         """
@@ -165,8 +165,7 @@ class Steps:
         if isinstance(found, StepView):
             return self._result_of(job, found)
         if isinstance(found, WaitView):
-            if found.has_failed:
-                self._recorder.told_failed(found)
+            if self._recorder.has_failed(found):
                 raise child_failed(found, job.name)
             raise self._recorder.suspended(known(found))
         child = job.child(payload, self._recorder.job, options)

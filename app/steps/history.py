@@ -40,6 +40,11 @@ class History:
         branches = self._branches.get(place, {})
         return next((record for index, record in branches.items() if index >= count), None)
 
+    def goes_on_behind(self, place: Place) -> bool:
+        """Say whether something is recorded behind a place in its branch, or in a gather of that."""
+        numbers = (number_in(place.branch, other) for other in self._by_place)
+        return any(number is not None and number > place.number for number in numbers)
+
     def alone(self, place: Place) -> Record | None:
         """Give the step that is recorded at a place."""
         return self._by_place.get(place)

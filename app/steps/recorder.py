@@ -102,7 +102,7 @@ class Recorder:
     @property
     def forgets(self) -> tuple[str, ...]:
         """Give the calls that failed in this attempt's eyes and after which nothing is recorded: to be made anew."""
-        return tuple(name for name, place in self._told_failed.items() if not self._has_passed(place))
+        return tuple(name for name, place in self._told_failed.items() if not self._has_gone_on(place))
 
     async def finish(self) -> None:
         """Look, once the body has returned, whether all that is recorded was asked for.
@@ -231,9 +231,12 @@ class Recorder:
         branch.is_suspended = True
         return Suspension(f"step {wait.name!r} waits")
 
-    def told_failed(self, wait: WaitView) -> None:
-        """Note that the body hears of a call whose child failed."""
-        self._told_failed[wait.name] = wait.place
+    def has_failed(self, wait: WaitView) -> bool:
+        """Say whether the body is to hear that a call failed: its child has, or had when the run went on from it."""
+        failed = wait.has_failed or (self._history is not None and self._history.goes_on_behind(wait.place))
+        if failed:
+            self._told_failed[wait.name] = wait.place
+        return failed
 
     def diverge(self, record: Record, what: str) -> NoReturn:
         """Note that the code does not match the run.
@@ -298,8 +301,10 @@ class Recorder:
         if branch.is_suspended or self.main.is_suspended:
             raise Suspension("this run is suspended")
 
-    def _has_passed(self, place: Place) -> bool:
-        """Say whether a step after a place is recorded in its branch, or in a gather of that."""
+    def _has_gone_on(self, place: Place) -> bool:
+        """Say whether a step after a place is recorded in its branch, or in a gather of that: then, or now."""
+        if self._history is not None and self._history.goes_on_behind(place):
+            return True
         numbers = (number_in(place.branch, passed) for passed in self._passed)
         return any(number is not None and number > place.number for number in numbers)
 

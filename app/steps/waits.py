@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from ..domain.errors import ChildFailed, JobDuplicate, RequestInvalid
 from ..domain.job import LONGEST_DURATION, NAME_PATTERN, ClaimedJob, NewJob
+from ..domain.state import State
 from ..domain.step import NewWait, WaitView
 from ..domain.text import printable_key
 from .history import Record
@@ -91,7 +92,8 @@ def refuse_itself(name: str, child: NewJob, caller: ClaimedJob) -> None:
 
 def child_failed(wait: WaitView, name: str) -> ChildFailed:
     """Give the error of a call whose child, a job of type `name`, will never give a result."""
-    state = "deleted" if wait.child_state is None else wait.child_state.value
+    # A child without a state was given another life after this run had gone on from its end.
+    state = "deleted" if wait.is_child_gone else (wait.child_state or State.DEAD).value
     error = "" if wait.child_error_type is None else f": {wait.child_error_type}: {wait.child_error_message}"
     return ChildFailed(
         f"the job {name} {wait.child_id}, which step {wait.name!r} called, is {state}{error}",

@@ -64,10 +64,10 @@ class Run:
         interrupted or crashed has given its worker back before, or was retried by hand.
         """
         counters = self.job.counters
-        if counters.claim_no == 1:
-            return False
         if self.recorder is not None and self.recorder.is_loaded:
             return self.recorder.has_waits
+        if counters.claim_no == 1:
+            return self.job.run_id != self.job.token.job_id  # a fork begins with calls that have failed
         return counters.claim_no > counters.attempt + counters.interrupts + counters.crashes
 
     def cancel_body(self) -> None:

@@ -46,7 +46,7 @@ class Pending:
         plain = Settlement(job.token, self.fallback or self.outcome, job.key is not None, job.parent_id is not None)
         if (recorder := run.recorder) is not None:
             return plain._replace(has_waits=run.may_have_waits, forgets=recorder.forgets, step=recorder.reached)
-        return plain if job.token.claim_no == 1 or not run.may_have_waits else plain._replace(has_waits=True)
+        return plain._replace(has_waits=True) if run.may_have_waits else plain
 
     def answered(self, answer: SettleAnswer | None) -> None:
         """Hand out the answer."""

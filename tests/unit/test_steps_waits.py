@@ -211,3 +211,42 @@ async def test_a_failed_call_stays_failed_once_a_step_after_it_is_recorded() -> 
     with pytest.raises(ValueError, match="afterwards"):
         await run.attempt(body)
     assert run.recorder.forgets == ()
+
+
+async def test_a_failed_call_stays_failed_while_its_child_lives_again() -> None:
+    run, fails = FakeRun(), True
+
+    async def body(step: Steps) -> str:
+        try:
+            await step.call("label", print_label, Parcel(number=3))
+        except ChildFailed as failed:
+            if fails:
+                raise
+            return f"{failed.details['child_state']}: {await step.run('by hand', str)}"
+        return "never"
+
+    await waits(run, body)
+    run.fail("label", child_state=State.CANCELLED)
+    fails = False
+    await run.attempt(body)
+    run.fail("label", child_state=None)
+    assert await run.attempt(body) == "dead: "
+    fails = True
+    with pytest.raises(ChildFailed):
+        await run.attempt(body)
+    assert run.recorder.forgets == (), "what this attempt did not come to is recorded all the same"
+
+
+async def test_a_call_whose_child_lives_again_is_waited_for_where_nothing_has_gone_on() -> None:
+    run = FakeRun()
+
+    def body(step: Steps) -> Any:
+        return step.call("label", print_label, Parcel(number=3))
+
+    await waits(run, body)
+    run.fail("label", child_state=State.DEAD)
+    with pytest.raises(ChildFailed):
+        await run.attempt(body)
+    run.fail("label", child_state=None)
+    (wait,) = await waits(run, body)
+    assert wait.is_known

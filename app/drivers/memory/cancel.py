@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from ...domain.errors import JobNotFound
@@ -12,6 +13,7 @@ from ...domain.state import State
 from ..protocol import Wake
 from .attempts import End, close_attempt
 from .rows import Envelope, Finished, Running
+from .run_rows import WaitRow
 from .store import Store
 from .waking import wake_parents
 
@@ -34,10 +36,24 @@ def cancel(store: Store, job_id: JobId, *, reason: str, tenant: str | None) -> C
 def drop_waits(store: Store, job_id: JobId, now: datetime) -> None:
     """End what a run waits for, without a step: its children are cancelled, and what they wait for.
 
-    A job that was there before the call, and is another's or nobody's child, goes on.
+    Calls that have failed stay: the run may have gone on from there.
     """
     waits = store.runs.waits_of(job_id)
-    store.runs.waits.pop(job_id, None)
+    for wait in waits:
+        if not is_kept(store, wait):
+            store.runs.drop_wait(job_id, wait.name)
+    cancel_children(store, job_id, waits, now)
+
+
+def is_kept(store: Store, wait: WaitRow) -> bool:
+    """Say whether it is a call whose child has ended, or whose failure the run was told of."""
+    return wait.child_id is not None and (
+        not wait.is_awaited or isinstance(store.tokens.get(wait.child_id), Finished | None)
+    )
+
+
+def cancel_children(store: Store, job_id: JobId, waits: Iterable[WaitRow], now: datetime) -> None:
+    """Cancel the children that a job waits for; one that was there before the call, and is not its own, goes on."""
     for wait in waits:
         child = None if wait.child_id is None else store.envelopes.get(wait.child_id)
         if child is None or child.job.parent_id != job_id:

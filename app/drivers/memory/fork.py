@@ -10,7 +10,7 @@ from .cancel import envelope_for
 from .enqueue import enqueue_at
 from .run_rows import Step
 from .store import Store
-from .truncate import steps_from
+from .truncate import kept_before, steps_from
 
 
 def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, tenant: str | None) -> Enqueued:
@@ -27,14 +27,16 @@ def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, t
         if new_id in store.envelopes:
             return enqueue_at(store, now, _job(envelope.job, new_id))
         kept = store.runs.steps_of(envelope.run_id)
-        if from_step is not None:
-            kept = kept[: -len(steps_from(store, envelope, from_step))]
+        dropped = [] if from_step is None else steps_from(store, envelope, from_step)
+        kept = kept[: len(kept) - len(dropped)]
+        failed = kept_before(store, envelope, next(iter(dropped), None))
         answer = enqueue_at(store, now, _job(envelope.job, new_id))
         run_id = RunId(
             uuid4()
         )  # a first claim of a run that is its job's own finds nothing recorded, and need not look
         store.envelopes[new_id] = replace(store.envelopes[new_id], run_id=run_id)
         store.runs.steps[run_id] = {step.view.name: _copy(store, step) for step in kept}
+        store.runs.waits.update({new_id: {wait.name: wait for wait in failed}} if failed else {})
         return replace(answer, run_id=run_id)
 
 

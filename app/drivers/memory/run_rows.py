@@ -25,7 +25,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRow:
-    """What a run waits for. `is_told` once its run was woken for a child that will never give a result."""
+    """What a run waits for.
+
+    `is_awaited` until its run is told of a child that will give no result, and again once it is asked for again.
+    """
 
     name: str
     kind: StepKind
@@ -37,7 +40,7 @@ class WaitRow:
     event: str | None = None
     key: str | None = None
     child_id: JobId | None = None
-    is_told: bool = False
+    is_awaited: bool = True
 
     @property
     def order(self) -> tuple[datetime, int, str, str]:

@@ -53,11 +53,12 @@ def suspended(store: Store, one: Suspending, waits: Sequence[NewWait], now: date
     for wait in waits:
         if _is_new(store, job_id, wait):
             _begin(store, job_id, _row(store, one, wait, now), is_from_now=wait.from_now)
-    for wait in waits:
-        row = store.runs.waits_by_name(job_id).get(wait.name)
-        if row is not None:  # it asks again: whatever it was told of a child before, it has not heard the end now
-            store.runs.waits[job_id][row.name] = replace(row, is_told=False)
-            look_at_child(store, job_id, store.runs.waits[job_id][row.name], now)
+    asked = {wait.name for wait in waits}
+    for row in store.runs.waits_of(job_id):
+        # What it asks for again it has not heard the end of, whatever it was told before.
+        store.runs.waits[job_id][row.name] = asks = replace(row, is_awaited=row.name in asked)
+        if asks.is_awaited:
+            look_at_child(store, job_id, asks, now)
     counters, rank = one.running.counters.uncounted(), store.rank(job_id, LANE_RESUMED)
     if any(_is_over(store, job_id, wait.name) for wait in waits):
         return Ready(counters=counters, rank=rank, seq=store.next_seq(), since=now)

@@ -63,13 +63,17 @@ def wake_parents(store: Store, ended: Iterable[JobId], now: datetime) -> None:
 
 
 def look_at_child(store: Store, job_id: JobId, wait: WaitRow, now: datetime) -> None:
-    """End a call whose child is done, tell of one that will give no result; leave every other wait."""
+    """End a call whose child is done, tell of one that will give no result; leave every other wait.
+
+    A run that was told of the failure may have gone on from it: whatever becomes of the child then, the call has failed
+    until it is asked for again.
+    """
     if wait.child_id is None:
         return
     match store.tokens.get(wait.child_id):
-        case Finished(state=State.DONE, result=result):
+        case Finished(state=State.DONE, result=result) if wait.is_awaited:
             end_wait(store, job_id, wait, now, value=result)
-        case Finished() | None:
+        case Finished(state=State.DEAD | State.CANCELLED) | None:
             tell(store, job_id, wait)
         case _:
             pass
@@ -113,8 +117,8 @@ def record_end(
 
 def tell(store: Store, job_id: JobId, wait: WaitRow) -> None:
     """Make a run ready whose child will give no result, once: the wait stays, and shows why."""
-    if not wait.is_told:
-        store.runs.waits[job_id][wait.name] = replace(wait, is_told=True)
+    if wait.is_awaited:
+        store.runs.waits[job_id][wait.name] = replace(wait, is_awaited=False)
         _rouse(store, job_id)
 
 

@@ -8,6 +8,8 @@ whose run calls others is cancelled with its children, and theirs, in one transa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from ...domain.errors import Internal, JobNotFound
@@ -20,6 +22,7 @@ from .database import Database, Raw, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
 from .notify import notify
+from .resolve import IS_BEFORE, IS_KEPT
 from .run_locks import looking
 from .waits import tell_parents
 
@@ -44,7 +47,7 @@ rdy as (
   returning {_COUNTERS}),
 wai as (delete from outlast.waiting where job_id = (select id from e) returning {_COUNTERS}),
 wts as materialized (
-  select w.ctid, w.child_id from outlast.wait w
+  select w.ctid, w.child_id, w.awaited from outlast.wait w
   where w.job_id = (select id from e) and (select count(*) from run) >= 0 order by w.name for update),
 sus as (
   delete from outlast.suspended where job_id = (select id from e) and (select count(*) from wts) >= 0
@@ -59,7 +62,8 @@ gone as materialized (
   union all select {_COUNTERS}, null, null, null from sus
   union all select {_COUNTERS}, null, null, null from hld),
 dropped as (
-  delete from outlast.wait where ctid = any(array(select w.ctid from wts w where exists (select from gone)))),
+  delete from outlast.wait where ctid = any(array(
+    select w.ctid from wts w where exists (select from gone) and not ({IS_KEPT.strip()})))),
 fin as (
   insert into outlast.finished({_COUNTERS}, state, seq, worker, started_at, reason)
   select {_COUNTERS}, {CANCELLED}, seq, worker, claimed_at, $3 from gone),
@@ -80,11 +84,23 @@ from b left join gone g on true
 left join lateral (select f.state from outlast.finished f where f.job_id = b.id offset 0) f on true"""  # noqa: S608  fragments of our own
 
 # A job that was there before the call is nobody's child, or another's, and goes on.
-_DROP_WAITS = """
-with w as (delete from outlast.wait where job_id = $1 returning child_id)
+_DROP_WAITS = f"""
+with w as materialized (
+  select w.ctid, w.child_id, $2::boolean and {IS_BEFORE.strip().format(branch="$3", number="$4", end="$5")}
+    and {IS_KEPT.strip()} as stays
+  from outlast.wait w where w.job_id = $1 order by w.name for update),
+d as (delete from outlast.wait where ctid = any(array(select w.ctid from w where not w.stays)))
 select distinct w.child_id from w
 cross join lateral (select j.parent_id from outlast.job j where j.id = w.child_id offset 0) j
-where j.parent_id = $1 order by 1"""
+where j.parent_id = $1 and not (w.stays and $5::timestamptz is not null) order by 1"""  # noqa: S608  fragments of our own
+
+
+class Before(NamedTuple):
+    """The place and the end of a step: what a run has begun before it stays."""
+
+    branch: str
+    number: int
+    end: datetime
 
 
 async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
@@ -121,12 +137,15 @@ async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None
     return verdict
 
 
-async def cancel_children(db: Database, conn: Raw, job_id: UUID) -> list[UUID]:
+async def cancel_children(
+    db: Database, conn: Raw, job_id: UUID, *, keeps: bool = True, before: Before | None = None
+) -> list[UUID]:
     """Drop what a job's run waits for, without steps, and cancel its children; gives those it cancelled.
 
-    In the transaction at hand. Whoever commits it tells of them.
+    Calls that have ended stay, unless the run `keeps` none, and of a run that is cut back those `before` the cut. In
+    the transaction at hand. Whoever commits it tells of them.
     """
-    rows = await conn.fetch(db.in_schema(_DROP_WAITS), job_id)
+    rows = await conn.fetch(db.in_schema(_DROP_WAITS), job_id, keeps, *(before or (None, None, None)))
     return await _cancel_all(db, conn, [row["child_id"] for row in rows])
 
 

@@ -13,13 +13,17 @@ from ..protocol import Wake
 from .cancel import not_found
 from .database import Database, Raw
 from .notify import notify
+from .resolve import IS_BEFORE, IS_KEPT
 from .rows import plain
 from .run_locks import looking
 
 _SOURCE = """
-select coalesce(j.run_id, j.id) as run_id,
-  (select s.seq from outlast.step s where s.run_id = coalesce(j.run_id, j.id) and s.name = $3) as ends
-from outlast.job j where j.id = $1 and ($2::text is null or j.tenant = $2)"""
+select coalesce(j.run_id, j.id) as run_id, s.seq as ends, s.branch, s.number, s.ended_at
+from outlast.job j
+left join lateral (
+  select s.seq, s.branch, s.number, s.ended_at from outlast.step s
+  where s.run_id = coalesce(j.run_id, j.id) and s.name = $3) s on true
+where j.id = $1 and ($2::text is null or j.tenant = $2)"""
 
 # The time the first was to run at, its start limit and its deadline stay behind, as its key does.
 _FORK = f"""
@@ -38,6 +42,13 @@ insert into outlast.step(run_id, name, kind, branch, number, value, claim_no, co
   event_seq, child_id)
 select $2, name, kind, branch, number, value, claim_no, code_version, started_at, ended_at, event_seq, child_id
 from outlast.step where run_id = $1 and seq < coalesce($3::bigint, 9223372036854775807) order by seq"""
+
+# Of what the run waits for only calls that have ended: a body that has gone on from a failure is to meet it again.
+_COPY_WAITS = f"""
+insert into outlast.wait(job_id, name, kind, branch, number, began_at, code_version, awaited, child_id)
+select $2, w.name, w.kind, w.branch, w.number, w.began_at, w.code_version, w.awaited, w.child_id
+from outlast.wait w
+where w.job_id = $1 and {IS_BEFORE.strip().format(branch="$3", number="$4", end="$5")} and {IS_KEPT.strip()}"""  # noqa: S608  fragments of our own
 
 _RUN_OF = "select coalesce(run_id, id) from outlast.job where id = $1"
 
@@ -66,6 +77,8 @@ async def fork(
             made = await conn.fetch(db.in_schema(_FORK), job_id, new_id, run_id)
             if made:
                 await conn.execute(db.in_schema(_COPY), source["run_id"], run_id, source["ends"])
+                until = source["branch"], source["number"], source["ended_at"]
+                await conn.execute(db.in_schema(_COPY_WAITS), job_id, new_id, *until)
                 return None
             return RunId(plain(await conn.fetchval(db.in_schema(_RUN_OF), new_id)))
 

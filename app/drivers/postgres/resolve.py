@@ -44,6 +44,18 @@ stp as (
 ended as (
   delete from outlast.wait where ctid = any(array(select o.ctid from over o where not o.is_kept)))"""  # noqa: S608  fragments of our own
 
+# Of a wait `w` of a call: the run has heard, or may hear, that it failed. Nobody waits for it until it is asked for
+# again, and what becomes of its child meanwhile changes nothing about a run that has gone on from the failure.
+IS_KEPT = """
+w.child_id is not null and (not w.awaited
+  or exists (select from outlast.finished f where f.job_id = w.child_id)
+  or not exists (select from outlast.job j where j.id = w.child_id))"""
+
+# Of a wait `w`: it began before a step of which branch, number and end are given; any did where there is no end.
+IS_BEFORE = """
+({end}::timestamptz is null
+  or case when w.branch = {branch}::text then w.number < {number}::int else w.began_at <= {end} end)"""
+
 # Of a wait `w`: how its child stands. Gone is a child that was deleted; one that is live has neither.
 CHILD = """
 left join lateral (

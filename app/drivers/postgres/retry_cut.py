@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from ...domain.job import LANE_NEW, JobId
 from .buckets import CANCELLED, DEAD
-from .cancel import cancel_children, tell_of_children
+from .cancel import Before, cancel_children, tell_of_children
 from .database import Database, Raw, Row
 from .fork import no_step
 from .run_locks import looking
@@ -43,8 +43,10 @@ f as materialized (
   where job_id = (select id from e) and state in ({DEAD}, {CANCELLED}) for update),
 h as materialized (select job_id from outlast.held where job_id = (select id from e) for update)
 select e.run_id, exists (select from f) as has_ended, exists (select from h) as is_held,
-  (select s.seq from outlast.step s where s.run_id = e.run_id and s.name = $3) as cut
-from e"""  # noqa: S608  same
+  s.seq as cut, s.branch, s.number, s.ended_at
+from e left join lateral (
+  select s.seq, s.branch, s.number, s.ended_at from outlast.step s
+  where s.run_id = e.run_id and s.name = $3) s on true"""  # noqa: S608  same
 _CUT = "delete from outlast.step where run_id = $1 and seq >= coalesce($2::bigint, 0)"
 _ANEW = """
 with j as (update outlast.job set run_id = $2 where id = $1),
@@ -83,7 +85,10 @@ async def retry_cut(db: Database, retry: str, job_id: JobId, cut: Cut, *, tenant
             await conn.execute(db.in_schema(_CUT), stopped["run_id"], None if cut.is_fresh else stopped["cut"])
             if cut.is_fresh:
                 await conn.execute(db.in_schema(_ANEW), job_id, uuid4())
-            cancelled.extend(await cancel_children(db, conn, job_id))
+            before = (
+                None if cut.from_step is None else Before(stopped["branch"], stopped["number"], stopped["ended_at"])
+            )
+            cancelled.extend(await cancel_children(db, conn, job_id, keeps=not cut.is_fresh, before=before))
             return found
 
     found = await db.run(once)

@@ -41,6 +41,9 @@ select array(select name from w) || array(
   where t.run_id = (select coalesce(j.run_id, j.id) from outlast.job j where j.id = $1) and t.name = any($5::text[]))
   as known from r"""
 
+# Of a wait: it is no call, or its child has not failed. Of one that has, the run is told now.
+LIVES = f"(s.is_child_gone or s.child_state <> {DONE}) is not true"
+
 # `i` is what the run waits for now. Of events the run has not taken, the n-th is for the n-th wait of its key.
 SUSPEND = f"""
 with e as materialized (
@@ -73,7 +76,7 @@ fresh as materialized (
   where not w.is_known),
 over as materialized (
   select name, kind, branch, number, began_at, result as value, null::bigint as event_seq, child_id, code_version
-  from stays where child_state = {DONE}
+  from stays where child_state = {DONE} and is_asked
   union all
   select name, kind, branch, number, outlast.clock(), case when event_seq is null then result else payload end,
     event_seq, child_id, null
@@ -103,17 +106,20 @@ stp as (
     coalesce(o.code_version, (select code_version from own), ''), o.began_at, o.event_seq, o.child_id
   from over o cross join e cross join gone g order by o.began_at, o.number on conflict do nothing),
 ended as (
-  delete from outlast.wait where ctid = any(array(select s.ctid from stays s where s.child_state = {DONE}))),
+  delete from outlast.wait where ctid = any(array(
+    select s.ctid from stays s where s.child_state = {DONE} and s.is_asked))),
 asked as (
-  update outlast.wait w set awaited = s.is_asked from stays s
-  where w.job_id = $1 and w.name = s.name and s.awaited <> s.is_asked and (s.child_state = {DONE}) is not true),
+  update outlast.wait w set awaited = not w.awaited from stays s
+  where w.job_id = $1 and w.name = s.name and w.awaited <> (s.is_asked and {LIVES})
+    and (s.is_asked and s.child_state = {DONE}) is not true),
 wts as (
-  insert into outlast.wait(job_id, name, kind, branch, number, due_at, tenant, event, event_key, child_id, code_version)
+  insert into outlast.wait(job_id, name, kind, branch, number, due_at, tenant, event, event_key, child_id, code_version,
+    awaited)
   select $1, f.name, f.kind, f.branch, f.number,
     case when f.until is not null or f.delay is not null
       then greatest(coalesce(f.until, outlast.clock() + f.delay), outlast.clock()) end,
     case when f.event is not null then e.tenant end, f.event, f.key, f.child_id,
-    coalesce((select code_version from own), '')
+    coalesce((select code_version from own), ''), {LIVES.replace("s.", "f.")}
   from fresh f cross join e cross join gone
   where f.event_seq is null and (f.child_state = {DONE}) is not true
   on conflict do nothing),

@@ -43,7 +43,8 @@ WAKE_PARENTS = f"""
 with over as materialized (
   select w.*, f.result as value, null::bigint as event_seq, f.state is distinct from {DONE} as is_kept
   from (select w.*, w.ctid from outlast.wait w where w.child_id = any($1::uuid[]) offset 0) w {CHILD}
-  where f.state is not null or c.id is null),
+  where (f.state is not null or c.id is null) and (w.awaited or f.state is distinct from {DONE})),
+told as (update outlast.wait set awaited = false where ctid = any(array(select o.ctid from over o where o.is_kept))),
 {RESOLVE.strip()}
 select count(*) from woken"""  # noqa: S608  same
 
