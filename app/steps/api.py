@@ -6,7 +6,7 @@ attempt gets the recorded value and does not do the work again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,8 +14,10 @@ from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, Unpack, cast, ove
 
 from pydantic import TypeAdapter
 
-from ..domain.errors import ResultInvalid, StepTimeout
+from ..domain.errors import RequestInvalid, ResultInvalid
+from ..domain.job import NewJob
 from ..domain.step import NewStep, NewWait, StepKind, StepView, WaitView
+from ..domain.step_errors import EventMissing, StepInvalid
 from .callee import Callee, CallOptions
 from .gathering import gather
 from .history import Record, said
@@ -96,7 +98,7 @@ class Steps:
         Waiting holds no worker. A duration counts from the suspension; zero or less is over at once.
 
         Raises:
-            RequestInvalid: not exactly one of the two, an instant without a time zone, or more than five years.
+            StepInvalid: not exactly one of the two, an instant without a time zone, or more than five years.
         """
         lasts, ends = time_of(name, delay, until, now=self._recorder.store_now)
         place, found = await self._recorder.ask(name, StepKind.SLEEP)
@@ -125,8 +127,9 @@ class Steps:
         has not taken already. None when `timeout` passes first.
 
         Raises:
-            StepTimeout: `timeout` passed first, and the event is `required`.
-            RequestInvalid: a name, key, timeout or `since` that cannot be.
+            EventMissing: `timeout` passed first, and the event is `required`: `STEP_TIMEOUT`, terminal. A retry by hand
+                waits anew, and takes an event that came late, unless the run has gone on from there.
+            StepInvalid: a name, key, timeout or `since` that cannot be.
         """
         refuse_event(event, key, timeout, since)
         place, found = await self._recorder.ask(name, StepKind.EVENT)
@@ -158,7 +161,8 @@ class Steps:
         Raises:
             ChildFailed: the child is dead, cancelled or deleted. Not recorded: once an attempt has failed with it, the
                 next makes the call anew, with a new child. A run that has gone on from it hears it in every attempt.
-            JobDuplicate: the child has this job's own type, tenant and idempotency key.
+            CallCycle: the child has this job's own type, tenant and idempotency key.
+            StepInvalid: an option is out of bounds.
             PayloadInvalid: the payload does not fit. Else what `handle.enqueue` raises.
         """
         place, found = await self._recorder.ask(name, StepKind.CALL)
@@ -168,7 +172,7 @@ class Steps:
             if self._recorder.has_failed(found):
                 raise child_failed(found, job.name)
             raise self._recorder.suspended(known(found))
-        child = job.child(payload, self._recorder.job, options)
+        child = self._admitted(job, payload, options)
         refuse_itself(name, child, self._recorder.job)
         raise self._recorder.suspended(NewWait(name=name, kind=StepKind.CALL, place=place, child=child))
 
@@ -181,7 +185,7 @@ class Steps:
         or `continue`: a replay would go on behind it.
 
         Raises:
-            RequestInvalid: it is left so.
+            StepInvalid: it is left so.
             TransactionForeign: `bind`, or the store, is not on the store's PostgreSQL database.
             StepTimeout: the block took longer than the job type's `step_timeout`; nothing is written.
         """
@@ -225,9 +229,15 @@ class Steps:
 
         Raises:
             Exception: what a branch raises.
-            RequestInvalid: asked for in a task of the body's own making, or inside a step.
+            StepInvalid: asked for in a task of the body's own making, or inside a step.
         """
         return await gather(self._recorder, awaitables)
+
+    def _admitted(self, job: Callee[PayloadT, Any], payload: PayloadT, options: Mapping[str, Any]) -> NewJob:
+        try:
+            return job.child(payload, self._recorder.job, options)
+        except RequestInvalid as refused:
+            raise StepInvalid(refused.cause, fix=refused.fix, **refused.details) from refused
 
     # --- what is recorded --------------------------------------------------------------------------------------------
 
@@ -245,9 +255,10 @@ class Steps:
 
     def _event_of(self, found: StepView, event: str, *, required: bool) -> Any:  # noqa: ANN401 - whatever was emitted
         if not found.has_event and required:
-            raise StepTimeout(
+            self._recorder.missed(found)
+            raise EventMissing(
                 f"the event {event!r} that step {found.name!r} waits for did not come in time",
-                fix="emit the event sooner, wait longer with timeout=, or leave required= out and handle None",
+                fix="emit the event and retry the job, which then takes it; or leave required= out and handle None",
                 step=found.name,
             )
         return self._decoded(_ANYTHING, found)

@@ -35,7 +35,7 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
         Suspension: a branch waits, and all others have ended or wait.
         Exception: else the first error in declared order, once all branches have ended; `Aborted` before others.
         ReplayDiverged: the run has recorded a step there, or more branches.
-        RequestInvalid: asked for in a task that is no branch's own, or inside a step.
+        StepInvalid: asked for in a task that is no branch's own, or inside a step.
     """
     try:
         parent, place = await _ask(recorder, len(awaitables))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from ..domain.errors import DriverUnavailable, LeaseLost, ReplayDiverged, RequestInvalid, StepDuplicate
+from ..domain.errors import DriverUnavailable, LeaseLost, ReplayDiverged, StepDuplicate
 from ..domain.job import ClaimedJob
 from ..domain.step import (
     MAIN_BRANCH,
@@ -24,6 +24,7 @@ from ..domain.step import (
     StepView,
     WaitView,
 )
+from ..domain.step_errors import StepInvalid
 from ..domain.text import is_printable
 from .branch import WHERE, Branch, Inside, Where, own_order_of
 from .history import History, Record, number_in, placed, said
@@ -68,6 +69,7 @@ class Recorder:
         self._pending: dict[str, tuple[NewWait, float]] = {}  # and when it was asked for
         self._passed: list[Place] = []
         self._told_failed: dict[str, Place] = {}
+        self._missed: dict[str, Place] = {}
         self._history: History | None = None
         self._loading = asyncio.Lock()
 
@@ -99,10 +101,13 @@ class Recorder:
         """Give what was asked for in this attempt by name, and where."""
         return self._asked
 
-    @property
-    def forgets(self) -> tuple[str, ...]:
-        """Give the calls that failed in this attempt's eyes and after which nothing is recorded: to be made anew."""
-        return tuple(name for name, place in self._told_failed.items() if not self._has_gone_on(place))
+    def forgets(self, *, is_end: bool) -> tuple[str, ...]:
+        """Give the calls that failed in this attempt's eyes and after which nothing is recorded: to be made anew.
+
+        With `is_end`, of a job that is dead, the required events that did not come too: a retry by hand waits again.
+        """
+        heard = self._told_failed | self._missed if is_end else self._told_failed
+        return tuple(name for name, place in heard.items() if not self._has_gone_on(place))
 
     async def finish(self) -> None:
         """Look, once the body has returned, whether all that is recorded was asked for.
@@ -129,7 +134,7 @@ class Recorder:
             ReplayDiverged: the run has recorded something else there, or this elsewhere.
             StepDuplicate: the name was asked for before in this attempt.
             Aborted: nothing is recorded, and the run was told to stop.
-            RequestInvalid: the name cannot be one, or the step is asked for where it cannot be.
+            StepInvalid: the name cannot be one, or the step is asked for where it cannot be.
         """
         history = self._history or await self.loaded()
         branch = self._branch_for(name, kind)
@@ -175,12 +180,12 @@ class Recorder:
         """Give the branch of the current code for what may have to wait; `what` names it.
 
         Raises:
-            RequestInvalid: the code is in another task than the branch's own, or inside a step.
+            StepInvalid: the code is in another task than the branch's own, or inside a step.
         """
         where = self.here()
         self._refuse_nested(where, what)
         if asyncio.current_task() is not where.branch.task:
-            raise RequestInvalid(
+            raise StepInvalid(
                 f"{what} is asked for in a task that the run knows nothing of, so it cannot suspend there",
                 fix="use ctx.step.gather for branches that run side by side, instead of asyncio.gather or a TaskGroup",
             )
@@ -238,6 +243,10 @@ class Recorder:
             self._told_failed[wait.name] = wait.place
         return failed
 
+    def missed(self, step: StepView) -> None:
+        """Note that the body hears that an event which it requires did not come in time."""
+        self._missed[step.name] = step.place
+
     def diverge(self, record: Record, what: str) -> NoReturn:
         """Note that the code does not match the run.
 
@@ -268,7 +277,7 @@ class Recorder:
 
     def _branch_for(self, name: str, kind: StepKind) -> Branch:
         if not is_printable(name, STEP_NAME_MOST):
-            raise RequestInvalid(
+            raise StepInvalid(
                 f"{name!r} is not the name of a step", fix=f"use 1 to {STEP_NAME_MOST} printable characters"
             )
         if kind not in _MAY_BE_ANYWHERE:
@@ -287,7 +296,7 @@ class Recorder:
 
     def _refuse_nested(self, where: Where, what: str) -> None:
         if where.inside is not None:
-            raise RequestInvalid(
+            raise StepInvalid(
                 f"{what} is asked for inside step {where.inside!r}, which a replay does not enter",
                 fix="ask for it in the job's body, before or after that step",
             )

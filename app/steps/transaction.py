@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
-from ..domain.errors import RequestInvalid
 from ..domain.step import NewStep, Place, StepKind
+from ..domain.step_errors import StepInvalid
 from .leaving_block import way_out
 from .points import Moment
 from .recorder import Recorder
@@ -45,11 +45,11 @@ class Transaction(AbstractAsyncContextManager[Any]):
 
         Raises:
             TransactionForeign: the session would be on another database than the store's.
-            RequestInvalid: the block is left by `return`, `break` or `continue`. Else what `run` raises.
+            StepInvalid: the block is left by `return`, `break` or `continue`. Else what `run` raises.
         """
         frame = sys._getframe(1)  # noqa: SLF001 - the frame that is to go on
         if (way := way_out(frame)) is not None:
-            raise RequestInvalid(
+            raise StepInvalid(
                 f"the block of the transaction {self._name!r} is left by the {way}, which a replay does not reach",
                 fix="let the block come to its end, and return, break or continue behind it",
             )

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ..domain.errors import ChildFailed, JobDuplicate, RequestInvalid
+from ..domain.errors import ChildFailed
 from ..domain.job import LONGEST_DURATION, NAME_PATTERN, ClaimedJob, NewJob
 from ..domain.state import State
 from ..domain.step import NewWait, WaitView
+from ..domain.step_errors import CallCycle, StepInvalid
 from ..domain.text import printable_key
 from .history import Record
 
@@ -39,16 +40,16 @@ def time_of(
     """Give how long a sleep lasts, or when it ends.
 
     Raises:
-        RequestInvalid: it says neither or both, or what cannot be.
+        StepInvalid: it says neither or both, or what cannot be.
     """
     ends = delay if isinstance(delay, datetime) else until
     lasts = delay if isinstance(delay, timedelta) else None
     if (lasts is None) == (ends is None) or (isinstance(delay, datetime) and until is not None):
-        raise RequestInvalid(f"the sleep {name!r} names no time, or two", fix="pass a timedelta, or until=")
+        raise StepInvalid(f"the sleep {name!r} names no time, or two", fix="pass a timedelta, or until=")
     if ends is not None and ends.tzinfo is None:
-        raise RequestInvalid(f"the sleep {name!r} names no time zone", fix="pass an aware datetime, or a timedelta")
+        raise StepInvalid(f"the sleep {name!r} names no time zone", fix="pass an aware datetime, or a timedelta")
     if (lasts is not None and lasts > LONGEST_DURATION) or (ends is not None and ends - now() > LONGEST_DURATION):
-        raise RequestInvalid(f"the sleep {name!r} is longer than five years", fix="sleep for less")
+        raise StepInvalid(f"the sleep {name!r} is longer than five years", fix="sleep for less")
     return lasts, ends
 
 
@@ -56,33 +57,33 @@ def refuse_event(event: object, key: object, timeout: timedelta | None, since: s
     """Refuse a wait for an event that cannot be.
 
     Raises:
-        RequestInvalid: the name, the key, the timeout or `since`.
+        StepInvalid: the name, the key, the timeout or `since`.
     """
     if not isinstance(event, str) or re.fullmatch(NAME_PATTERN, event) is None:
-        raise RequestInvalid(f"{event!r} is not the name of an event", fix=f"use a name that matches {NAME_PATTERN}")
+        raise StepInvalid(f"{event!r} is not the name of an event", fix=f"use a name that matches {NAME_PATTERN}")
     wrong = printable_key(key) if isinstance(key, str) else "it is no text"
     if wrong is not None:
-        raise RequestInvalid(
+        raise StepInvalid(
             f"the key of the event {event!r} cannot be used: {wrong}",
             fix="pass key= as 1 to 255 printable characters",
         )
     if timeout is not None and not timedelta() < timeout <= LONGEST_DURATION:
-        raise RequestInvalid(
+        raise StepInvalid(
             f"timeout={timeout} is no time to wait for the event {event!r}",
             fix="pass more than zero and at most five years, or leave it out to wait for as long as it takes",
         )
     if since not in ("enqueue", "wait"):
-        raise RequestInvalid(f"since={since!r} is not known", fix="use 'enqueue' or 'wait'")
+        raise StepInvalid(f"since={since!r} is not known", fix="use 'enqueue' or 'wait'")
 
 
 def refuse_itself(name: str, child: NewJob, caller: ClaimedJob) -> None:
     """Refuse a call that the calling job itself would answer: it would wait for its own end.
 
     Raises:
-        JobDuplicate: the child has the job type, tenant and idempotency key of the caller.
+        CallCycle: the child has the job type, tenant and idempotency key of the caller.
     """
     if child.key is not None and (child.name, child.tenant, child.key) == (caller.name, caller.tenant, caller.key):
-        raise JobDuplicate(
+        raise CallCycle(
             f"step {name!r} calls the very job it is part of: {child.name} with the idempotency key {child.key!r}",
             fix="give the child a key of its own, with idempotency_key=",
             existing_id=str(caller.token.job_id),

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
 
-from ..domain.errors import RequestInvalid
 from ..domain.job import ClaimedJob
+from ..domain.step_errors import StepInvalid
 from ..drivers.protocol import JobDriver
 from ..lifecycle.timers import LoopTimers, Timers
 from ..steps.api import Steps
@@ -55,13 +55,14 @@ class Desk:
         """Open the durable steps of an attempt; asked once by its context.
 
         Raises:
-            RequestInvalid: its body is a plain `def`, or has ended.
+            StepInvalid: its body is a plain `def`.
+            RequestInvalid: it has ended.
         """
         run = self._roster.run_of(job.token)
         if run is None or run.has_ended:
             raise run_over(job)
         if run.handle.is_sync:
-            raise RequestInvalid(
+            raise StepInvalid(
                 f"the body of {job.name} is a plain def, which cannot wait for a step",
                 fix="use async def; ctx.step.run calls plain functions in a thread",
             )

@@ -43,9 +43,11 @@ class Pending:
     def settlement(self) -> Settlement:
         """Give what is sent."""
         run, job = self.run, self.run.job
-        plain = Settlement(job.token, self.fallback or self.outcome, job.key is not None, job.parent_id is not None)
+        outcome = self.fallback or self.outcome
+        plain = Settlement(job.token, outcome, job.key is not None, job.parent_id is not None)
         if (recorder := run.recorder) is not None:
-            return plain._replace(has_waits=run.may_have_waits, forgets=recorder.forgets, step=recorder.reached)
+            forgets = recorder.forgets(is_end=isinstance(outcome, DeadLettered))
+            return plain._replace(has_waits=run.may_have_waits, forgets=forgets, step=recorder.reached)
         return plain._replace(has_waits=True) if run.may_have_waits else plain
 
     def answered(self, answer: SettleAnswer | None) -> None:

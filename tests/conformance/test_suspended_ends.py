@@ -24,6 +24,7 @@ from tests.conformance.runs import (
     MINUTE,
     SECOND,
     a_sleep,
+    a_step,
     an_event,
     emit,
     enlist,
@@ -156,6 +157,27 @@ async def test_an_end_drops_the_waits_it_names(
     await settle(env, held, outcome, has_waits=True, **facts)
     assert await waits(env, held.token.job_id) == left
     assert await steps(env, held.token.job_id) == ["short"]
+
+
+async def test_an_end_forgets_an_event_that_did_not_come_and_no_other_record(env: DriverEnv) -> None:
+    worker = await enlist(env)
+    await emit(env, "1")
+    events = an_event("late", 0, delay=SECOND, key="none"), an_event("came", 1), a_sleep("short", 2, delay=SECOND)
+    await suspended(env, events[0], events[2], worker=worker)
+    await env.advance(SECOND)
+    await env.driver.wake()
+    held = await env.claim_one(worker)
+    await emit(env, "2")
+    assert await suspend(env, held, events[1]) is State.READY
+    held = await env.claim_one(worker)
+    await env.driver.record_step(held.token, a_step("a", 3))
+    assert sorted(await steps(env, held.token.job_id)) == ["a", "came", "late", "short"]
+    dead = DeadLettered(error=ERROR, reason=DeadReason.TERMINAL)
+    await settle(env, held, dead, forgets=("late", "came", "short", "a"))
+    assert sorted(await steps(env, held.token.job_id)) == ["a", "came", "short"]
+    await env.driver.retry(held.token.job_id)
+    again = await env.claim_one(worker)
+    assert await suspend(env, again, an_event("late", 0, delay=SECOND, key="none")) is State.SUSPENDED
 
 
 async def test_waits_of_others_are_left(env: DriverEnv) -> None:

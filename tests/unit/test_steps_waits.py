@@ -122,8 +122,38 @@ async def test_an_event_that_is_required_and_did_not_come_is_an_error_and_null_i
     late = FakeRun()
     await waits(late, body)
     late.over("paid")
-    with pytest.raises(StepTimeout, match=r"order\.paid"):
+    with pytest.raises(StepTimeout, match=r"order\.paid") as missing:
         await late.attempt(body)
+    assert (missing.value.code, missing.value.terminal) == ("STEP_TIMEOUT", True)
+    assert (late.recorder.forgets(is_end=False), late.recorder.forgets(is_end=True)) == ((), ("paid",))
+
+
+async def test_an_event_that_did_not_come_stays_so_to_a_run_that_has_gone_on() -> None:
+    async def body(step: Steps) -> str:
+        try:
+            await step.wait_for_event("paid", "order.paid", key="7", timeout=HOUR, required=True)
+        except StepTimeout:
+            await step.run("remind", str)
+        raise ValueError("afterwards")
+
+    run = FakeRun()
+    await waits(run, body)
+    run.over("paid")
+    with pytest.raises(ValueError, match="afterwards"):
+        await run.attempt(body)
+    assert run.recorder.forgets(is_end=True) == ()
+
+
+async def test_what_is_asked_for_wrongly_is_terminal() -> None:
+    for body in (
+        lambda step: step.sleep("nap", -HOUR, until=NOW),
+        lambda step: step.wait_for_event("paid", "order.paid", key=""),
+        lambda step: step.run("", str),
+        lambda step: step.call("label", print_label, Parcel(number=3), priority=10),
+    ):
+        with use_client(Client(RememberingStore().driver)), pytest.raises(RequestInvalid) as refused:
+            await FakeRun().attempt(body)
+        assert (refused.value.code, refused.value.terminal) == ("REQUEST_INVALID", True)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +220,7 @@ async def test_a_child_that_failed_is_an_error_that_says_how_and_is_made_anew_by
     with pytest.raises(ChildFailed, match=r"dead: ValueError: no paper") as caught:
         await run.attempt(body)
     assert caught.value.details["child_id"] == str(run.waits["label"].child_id)
-    assert run.recorder.forgets == ("label",)
+    assert run.recorder.forgets(is_end=False) == ("label",)
 
 
 async def test_a_failed_call_stays_failed_once_a_step_after_it_is_recorded() -> None:
@@ -207,10 +237,10 @@ async def test_a_failed_call_stays_failed_once_a_step_after_it_is_recorded() -> 
     run.fail("label", is_child_gone=True)
     with pytest.raises(ValueError, match="afterwards"):
         await run.attempt(body)
-    assert run.recorder.forgets == ()
+    assert run.recorder.forgets(is_end=False) == ()
     with pytest.raises(ValueError, match="afterwards"):
         await run.attempt(body)
-    assert run.recorder.forgets == ()
+    assert run.recorder.forgets(is_end=False) == ()
 
 
 async def test_a_failed_call_stays_failed_while_its_child_lives_again() -> None:
@@ -234,7 +264,7 @@ async def test_a_failed_call_stays_failed_while_its_child_lives_again() -> None:
     fails = True
     with pytest.raises(ChildFailed):
         await run.attempt(body)
-    assert run.recorder.forgets == (), "what this attempt did not come to is recorded all the same"
+    assert run.recorder.forgets(is_end=False) == (), "what this attempt did not come to is recorded all the same"
 
 
 async def test_a_call_whose_child_lives_again_is_waited_for_where_nothing_has_gone_on() -> None:

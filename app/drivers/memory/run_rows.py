@@ -87,6 +87,13 @@ class Runs:
         if not self.waits[job_id]:
             del self.waits[job_id]
 
+    def forget(self, job_id: JobId, run_id: RunId, name: str) -> None:
+        """Delete a wait, or the record of an event that did not come in time."""
+        self.drop_wait(job_id, name)
+        step = self.steps[run_id].get(name)
+        if step is not None and step.view.kind is StepKind.EVENT and not step.view.has_event:
+            del self.steps[run_id][name]
+
     def taken(self, run_id: RunId) -> frozenset[int]:
         """Give the numbers of the events that a run has taken."""
         return frozenset(step.event_seq for step in self.steps_of(run_id) if step.event_seq is not None)

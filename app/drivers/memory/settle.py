@@ -95,7 +95,7 @@ def _settle_one(store: Store, settlement: Settlement, children: Children, now: d
     store.place(job_id, target)
     if isinstance(outcome, Snoozed | Suspended):  # it has started, and no row of the ledger will say so
         store.envelopes[job_id] = replace(store.envelopes[job_id], start_by=None)
-    if settlement.has_waits:
+    if settlement.has_waits or settlement.forgets:
         _forget_waits(store, settlement, now)
     return SettleAnswer.SETTLED
 
@@ -109,7 +109,7 @@ def _forget_waits(store: Store, settlement: Settlement, now: datetime) -> None:
             drop_waits(store, job_id, now)
         case Retried() | DeadLettered():
             for name in settlement.forgets:
-                store.runs.drop_wait(job_id, name)
+                store.runs.forget(job_id, store.envelopes[job_id].run_id, name)
         case _:
             pass
 

@@ -13,12 +13,14 @@ from typing import TypeAlias
 from uuid import UUID
 
 from ...domain.outcome import Cancelled, Completed, DeadLettered, Held, Settlement, Suspended
+from ...domain.step import StepKind
 from ..protocol import Wake
 from .cancel import cancel_children, tell_of_children
 from .database import Database, Raw
 from .enqueue_batch import HalfWonError
 from .hand_back import HandBack
 from .notify import notify
+from .resolve import KIND_CODES
 from .run_locks import looking, take
 from .sqlstate import Taken
 from .suspend import SharedError, Suspension
@@ -32,7 +34,11 @@ Close: TypeAlias = Callable[[Raw, Mapping[int, Settlement]], Awaitable[set[int]]
 
 _CLAIMS = "select r.job_id from outlast.running r where r.job_id = any($1::uuid[]) order by r.job_id for update"
 _DROP_WAITS = "delete from outlast.wait where job_id = $1"
-_FORGET = "delete from outlast.wait where job_id = $1 and name = any($2::text[])"
+_FORGET = f"""
+with w as (delete from outlast.wait where job_id = $1 and name = any($2::text[]))
+delete from outlast.step
+where run_id = (select coalesce(j.run_id, j.id) from outlast.job j where j.id = $1) and name = any($2::text[])
+  and kind = {KIND_CODES[StepKind.EVENT]} and event_seq is null"""  # noqa: S608  a number of our own
 
 
 def touches_run(settlement: Settlement) -> bool:
@@ -44,7 +50,7 @@ def touches_run(settlement: Settlement) -> bool:
         return outcome.version is not None or outcome.or_dead
     if isinstance(outcome, Suspended):
         return True
-    return settlement.has_waits and (bool(settlement.forgets) or isinstance(outcome, Cancelled))
+    return bool(settlement.forgets) or (settlement.has_waits and isinstance(outcome, Cancelled))
 
 
 def rounds_of(settlements: Mapping[int, Settlement]) -> list[dict[int, Settlement]]:
