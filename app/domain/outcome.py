@@ -174,8 +174,8 @@ class Settlement(NamedTuple):
 
     `is_keyed` unless the job is known to have no idempotency key: then there is none to free, and none is looked for.
     `is_child` when the job has a parent, whose run may wait for its end. `has_waits` when the run at hand has waits in
-    the store: a job that is done drops them all, a cancelled one all but calls that have failed. A counted failure drops
-    what is named in `forgets`: calls whose child failed, and recorded events that did not come in time, which the next
+    the store: a job that is done drops them all, a cancelled one all but failed calls. A counted failure drops what
+    is named in `forgets`: calls whose child failed, and recorded events that did not come in time, which the next
     attempt is to wait for anew. `step` is the one that was reached, for the ledger.
     """
 

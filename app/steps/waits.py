@@ -14,7 +14,7 @@ from ..domain.errors import ChildFailed
 from ..domain.job import LONGEST_DURATION, NAME_PATTERN, ClaimedJob, NewJob
 from ..domain.state import State
 from ..domain.step import NewWait, WaitView
-from ..domain.step_errors import CallCycle, StepInvalid
+from ..domain.step_errors import StepInvalid, called_in_circle
 from ..domain.text import printable_key
 from .history import Record
 
@@ -83,12 +83,7 @@ def refuse_itself(name: str, child: NewJob, caller: ClaimedJob) -> None:
         CallCycle: the child has the job type, tenant and idempotency key of the caller.
     """
     if child.key is not None and (child.name, child.tenant, child.key) == (caller.name, caller.tenant, caller.key):
-        raise CallCycle(
-            f"step {name!r} calls the very job it is part of: {child.name} with the idempotency key {child.key!r}",
-            fix="give the child a key of its own, with idempotency_key=",
-            existing_id=str(caller.token.job_id),
-            step=name,
-        )
+        raise called_in_circle(name, child, (caller.token.job_id,))
 
 
 def child_failed(wait: WaitView, name: str) -> ChildFailed:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from ..domain.errors import Internal, JobTimeout, RequestInvalid, ResultInvalid
+from ..domain.errors import Internal, JobTimeout, OutlastError, RequestInvalid, ResultInvalid
 from ..domain.outcome import (
     KIND_OF,
     Completed,
@@ -235,6 +235,8 @@ def fallback_of(run: Run, refusal: Exception, *, roll: Callable[[], float]) -> O
     What refuses a suspension is one of the children it calls.
     """
     error = _REFUSED if isinstance(refusal, RequestInvalid) else error_info(refusal)
+    if isinstance(refusal, OutlastError) and refusal.terminal:
+        return DeadLettered(error=error, reason=DeadReason.TERMINAL)
     if _budget(run).is_spent:
         return DeadLettered(error=error, reason=DeadReason.ATTEMPTS_EXHAUSTED)
     return Retried(error=error, delay=_backoff(run, roll))

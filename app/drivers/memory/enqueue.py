@@ -6,7 +6,7 @@ A batch is drafted on top of the rows and merged when every job in it has an ans
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -100,10 +100,20 @@ def enqueue_at(store: Store, now: datetime, job: NewJob) -> Enqueued:
     return answer
 
 
-def enqueue_all_at(store: Store, now: datetime, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
-    """Store all or none within a statement that began already. Raises what `enqueue` raises."""
+def enqueue_all_at(
+    store: Store,
+    now: datetime,
+    jobs: Sequence[NewJob],
+    *,
+    refuse: Callable[[tuple[Enqueued, ...]], None] = lambda _: None,
+) -> tuple[Enqueued, ...]:
+    """Store all or none within a statement that began already; `refuse` may raise when it has seen the answers.
+
+    Raises what `enqueue` raises.
+    """
     draft = _Draft(store, now)
     answers = tuple(draft.add(job) for job in jobs)
+    refuse(answers)
     _merge(store, draft)
     return answers
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from ...domain.event import EventView
-from ...domain.job import LANE_RESUMED, JobId
+from ...domain.job import LANE_RESUMED, Enqueued, JobId, NewJob
 from ...domain.outcome import Settlement, Suspended
 from ...domain.step import NewWait
+from ...domain.step_errors import called_in_circle, waiting_chain
 from ..protocol import Wake
 from .enqueue import enqueue_all_at
 from .rows import Dormant, Finished, Ready, Running, Token
@@ -43,8 +45,29 @@ def store_children(store: Store, settlements: Sequence[Settlement], now: datetim
         for wait in settlement.outcome.waits
         if wait.child is not None and _is_new(store, settlement.token.job_id, wait)
     }
-    stored = enqueue_all_at(store, now, tuple(new.values()))
+    stored = enqueue_all_at(
+        store, now, tuple(new.values()), refuse=lambda answers: _refuse_circles(store, new, answers)
+    )
     return {call: child.id for call, child in zip(new, stored, strict=True)}
+
+
+def _refuse_circles(store: Store, new: Mapping[tuple[JobId, str], NewJob], answers: Sequence[Enqueued]) -> None:
+    """Refuse calls that are answered by a job which waits for the caller, in this batch too.
+
+    Raises:
+        CallCycle: naming the jobs.
+    """
+    if all(answer.id == child.id for answer, child in zip(answers, new.values(), strict=True)):
+        return
+    callers: defaultdict[JobId, list[JobId]] = defaultdict(list)
+    for job_id, wait in store.runs.all_waits():
+        if wait.child_id is not None and wait.is_awaited and not store.has_ended(job_id):
+            callers[wait.child_id].append(job_id)
+    for ((caller, step), child), answer in zip(new.items(), answers, strict=True):
+        chain = None if answer.id == child.id else waiting_chain(callers, answer.id, caller)
+        if chain is not None:
+            raise called_in_circle(step, child, chain)
+        callers[answer.id].append(caller)
 
 
 def suspended(store: Store, one: Suspending, waits: Sequence[NewWait], now: datetime) -> Token:

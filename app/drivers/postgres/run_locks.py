@@ -33,6 +33,11 @@ def child_lock(db: Database, child_id: UUID) -> int:
     return _number(db.schema, "child", str(child_id))
 
 
+def circle_lock(db: Database) -> int:
+    """Give the lock of all suspends that begin to wait for a job that was there before."""
+    return _number(db.schema, "circle")
+
+
 async def take(conn: Raw, locks: Iterable[int]) -> None:
     """Take locks until the transaction ends, in their order; asks the server for nothing when there are none."""
     ordered = sorted(set(locks))

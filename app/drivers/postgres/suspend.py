@@ -17,11 +17,12 @@ from ...domain.outcome import Settlement
 from ...domain.step import NewWait
 from ..protocol import Wake
 from .buckets import DONE, NOT_STARTED
+from .call_cycle import refuse_circles
 from .database import Database, Raw
 from .enqueue import store_within
 from .names import name_ids
 from .resolve import CHILD, KIND_CODES
-from .run_locks import child_lock, event_lock
+from .run_locks import child_lock, circle_lock, event_lock
 
 _TENANT = "select tenant from outlast.job where id = $1"
 
@@ -151,6 +152,8 @@ class Suspension:
     async def locks(self, db: Database, conn: Raw) -> list[int]:
         """Give the locks of what the run begins to wait for."""
         shared = [child_lock(db, child) for child in self.shared]
+        if shared:
+            shared.append(circle_lock(db))
         wanted = [(one.event, one.key or "") for one in self.waits if one.event is not None and not one.is_known]
         if not wanted:
             return shared
@@ -190,6 +193,8 @@ class Suspension:
                 self.shared.add(answer.id)
                 raise SharedError
             found[name] = answer.id
+        there = [(name, job, found[name]) for name, job in calls.items() if found[name] != job.id]
+        await refuse_circles(db, conn, self.settlement.token.job_id, there)
         return found
 
 
