@@ -49,6 +49,7 @@ class Bodies:
         self._told: list[Run] = []  # by a drain, before their bodies were called
         self._gives_back = True
         self._is_carried = False
+        self._looks: set[asyncio.Task[None]] = set()
         self._carrier: asyncio.Task[None] | None = None  # held, so that it is not collected before its first step
         self._beside: set[asyncio.Task[None]] = set()  # to begin one body each; held for the same reason
 
@@ -56,7 +57,12 @@ class Bodies:
         """Have a run's body called soon, in a copy of the current context."""
         run.has_begun = True
         if run.handle.is_sync:
-            self._begin_in_thread(run)
+            if run.may_have_history:
+                look = start_task(self._begin_after_look(run), name="outlast.run")
+                self._looks.add(look)
+                look.add_done_callback(self._looks.discard)
+            else:
+                self._begin_in_thread(run)
             return
         self._waiting.append(run)
         if not self._is_carried:
@@ -71,6 +77,13 @@ class Bodies:
         for run in told:
             run.has_begun = False
         return told
+
+    async def _begin_after_look(self, run: Run) -> None:
+        ended = await self._caller.ahead(run)
+        if ended is None:
+            self._begin_in_thread(run)
+        else:
+            self._over(run, ended)
 
     def _begin_in_thread(self, run: Run) -> None:
         context = contextvars.copy_context()

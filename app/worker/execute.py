@@ -86,7 +86,7 @@ class Caller:
             call = self.prepare(run)
             args, kwargs = self._enter(call, task)
             value = await cast("Awaitable[object]", run.handle.body(*args, **kwargs))
-            if run.recorder is not None or run.may_have_waits:
+            if run.recorder is not None or run.may_have_history:
                 await self._desk.open(run).finish()
         except BaseException as exc:  # noqa: BLE001 - a body may raise anything, and only its own attempt ends
             if self._at is not None:
@@ -108,6 +108,14 @@ class Caller:
             return self._how_it_ended(exc, call.run)
         self._reach_end(call.run, None)
         return self._returned(value, call.run)
+
+    async def ahead(self, run: Run) -> Ended | None:
+        """Look, before a `def` is called, whether its run has recorded steps, which no `def` asks for."""
+        try:
+            await self._desk.open(run).finish()
+        except Exception as exc:  # noqa: BLE001 - as above
+            return self._stands(run, exc) or self._how_it_ended(exc, run)
+        return None
 
     def _reach_end(self, run: Run, error: BaseException | None) -> None:
         """Let whoever stands at the points of attempts do what it came for, on the loop; the thread waits."""

@@ -70,6 +70,14 @@ class Run:
             return self.job.run_id != self.job.token.job_id  # a fork begins with calls that have failed
         return counters.claim_no > counters.attempt + counters.interrupts + counters.crashes
 
+    @property
+    def may_have_history(self) -> bool:
+        """Say whether the store may hold steps of this job's run: it was claimed before, or begins as a fork.
+
+        A body that asks for none is looked at once, when it has returned: code that has done without steps since.
+        """
+        return self.job.counters.claim_no > 1 or self.job.run_id != self.job.token.job_id
+
     def cancel_body(self) -> None:
         """Cancel the body; one that has not been called yet never is."""
         if self.task is None:
