@@ -235,7 +235,8 @@ class Reaped:
 class Due:
     """What maintenance would find to do.
 
-    `promote_in` and `wake_in` are the times to the next delayed job and to the next end of a wait, None without one.
+    `promote_in` and `wake_in` are the times to the next delayed job and to the next end of a wait, None without one;
+    a `wake` has something to do when that is zero or less.
     `must_release`: held or handed-back jobs have somewhere else to go now.
     """
 

@@ -65,7 +65,8 @@ class RunStore(Protocol):
         """End waits whose time has come: sleeps, and events that did not come. Gives the number of waits ended.
 
         The step is recorded with no value. A job that is suspended becomes ready in the resumed lane; one that runs, or
-        is dead, only has the step recorded.
+        is dead, only has the step recorded. Runs that this store suspended over a call of a job that was there before,
+        whose end nobody is told of, are woken too once that has ended, and counted.
         """
         ...
 

@@ -68,6 +68,9 @@ class Bench:
 
 
 _DONE = Completed()
+# When a worker looks for the end of a job that a run has called by a key: the longer it takes, the seldomer. Later ends
+# are met by the looks for what is due.
+_CALLED_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _TOO_LATE = ErrorInfo(
     type=JobTimeout.__name__, message="the job's deadline passed before it began", code=JobTimeout.code
 )
@@ -211,6 +214,10 @@ class Carrier:
             delay = wait.delay if wait.until is None else wait.until - now
             if delay is not None:
                 self._bench.on_wait(max(delay, timedelta()))
+            if wait.child is not None and wait.child.key is not None:
+                # A job that was there before may answer the call, and nobody is told of its end.
+                for seconds in _CALLED_SECONDS:
+                    self._bench.on_wait(timedelta(seconds=seconds))
 
     def _said_superseded(self, run: Run, by: SettleAnswer | None) -> str:
         seconds = None if run.started_at is None else _seconds(run, self._bench)

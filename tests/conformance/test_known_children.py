@@ -51,6 +51,26 @@ async def test_a_deduped_child_is_the_job_that_is_there(env: DriverEnv) -> None:
     assert (step.value, step.child_id) == ("1", there)
 
 
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "dead"])
+async def test_the_end_of_a_job_that_was_there_is_due_at_once(env: DriverEnv, *, is_done: bool) -> None:
+    worker = await enlist(env)
+    there = await env.enqueue(CHILD, key="k")
+    first, second = await env.running(worker), await env.running(worker)
+    for held in (first, second):
+        await suspend(env, held, a_call(a_child(held, key="k")))
+    child = await claim_child(env, worker, there)
+    assert ((await env.driver.due()).wake_in, await env.driver.wake()) == (None, 0)
+    if is_done:
+        await settle(env, child, Completed(result="1"), is_child=False)
+    else:
+        await die(env, child, is_child=False)
+    assert (await env.driver.due()).wake_in == timedelta()
+    assert await env.driver.wake() == 2
+    for held in (first, second):
+        assert await state_of(env, held.token.job_id) is State.READY
+    assert ((await env.driver.due()).wake_in, await env.driver.wake()) == (None, 0)
+
+
 async def test_one_child_may_be_waited_for_by_two_runs(env: DriverEnv) -> None:
     worker = await enlist(env)
     first, child = await called(env, worker, key="k")

@@ -57,6 +57,7 @@ class Runs:
         self.lines: defaultdict[JobId, list[LogLine]] = defaultdict(list)
         self.progress: dict[JobId, ProgressView] = {}
         self.events: list[EventView] = []
+        self.called: set[JobId] = set()  # jobs that were there before their call: nobody is told of their ends
         self._last_seq = 0
 
     def next_seq(self) -> int:

@@ -48,6 +48,9 @@ def store_children(store: Store, settlements: Sequence[Settlement], now: datetim
     stored = enqueue_all_at(
         store, now, tuple(new.values()), refuse=lambda answers: _refuse_circles(store, new, answers)
     )
+    store.runs.called.update(
+        answer.id for answer, child in zip(stored, new.values(), strict=True) if answer.id != child.id
+    )
     return {call: child.id for call, child in zip(new, stored, strict=True)}
 
 

@@ -28,14 +28,17 @@ def wake(store: Store, batch: int) -> int:
             for job_id, wait in store.runs.all_waits()
             if wait.due_at is not None and wait.due_at <= now
         )[:batch]
+        woken = _look_at_called(store, now)
         for (_, job_id, *_), wait in due:
             end_wait(store, job_id, wait, now)
-        return len(due)
+        return len(due) + woken
 
 
 def wake_in(store: Store, now: datetime) -> timedelta | None:
     """Give the time to the next end of a wait; for a caller in a statement."""
     ends = [wait.due_at for _, wait in store.runs.all_waits() if wait.due_at is not None]
+    if _ended_of_called(store):
+        ends.append(now)
     return min(ends) - now if ends else None
 
 
@@ -51,6 +54,20 @@ def sweep_waits(store: Store, after: JobId | None, batch: int) -> Swept:
         wake_parents(store, rest[:batch], now)
         woken = sum(not isinstance(store.tokens[job_id], Dormant) for job_id in {job_id for _, job_id in calls})
         return Swept(woken=woken, next_after=rest[batch - 1] if len(rest) > batch else None)
+
+
+def _look_at_called(store: Store, now: datetime) -> int:
+    """Wake what waits for a job that was there before its call and has ended; gives the number of runs."""
+    ended = _ended_of_called(store)
+    store.runs.called -= ended
+    callers = [job_id for job_id, wait in store.runs.all_waits() if wait.child_id in ended]
+    asleep = {job_id for job_id in callers if isinstance(store.tokens[job_id], Dormant)}
+    wake_parents(store, ended, now)
+    return sum(not isinstance(store.tokens[job_id], Dormant) for job_id in asleep)
+
+
+def _ended_of_called(store: Store) -> set[JobId]:
+    return {child for child in store.runs.called if isinstance(store.tokens.get(child), Finished | None)}
 
 
 def wake_parents(store: Store, ended: Iterable[JobId], now: datetime) -> None:

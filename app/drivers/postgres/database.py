@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
+from .called import Called
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
 from .due_mark import DueMark
 from .hand import Hand, Taken
@@ -142,6 +143,7 @@ class Database:
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
         self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
         self.wake_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
+        self.called = Called(monotonic=time.monotonic)
 
     @property
     def url(self) -> URL:

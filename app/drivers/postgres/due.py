@@ -6,8 +6,11 @@ the time for nothing.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ...domain.snapshot import Due
 from .database import Database, Raw, Row
+from .describe import finished_among
 from .expire import PASSED
 from .reap import LAPSED, ORPHANED
 from .versions import MUST_RELEASE
@@ -32,10 +35,12 @@ async def due(db: Database) -> Due:
     row = await db.run(look)
     if row is None:
         raise AssertionError("a select without a table gives one row")
+    called = db.called.now()
+    has_ended = bool(called) and bool(await finished_among(db, called))
     return Due(
         promote_in=row["promote_in"],
         must_expire=row["must_expire"],
         must_reap=row["must_reap"],
-        wake_in=row["wake_in"],
+        wake_in=min(row["wake_in"] or timedelta(), timedelta()) if has_ended else row["wake_in"],
         must_release=row["must_release"],
     )

@@ -180,6 +180,8 @@ class _Batch:
 
     async def tell(self) -> None:
         """Tell of what was committed."""
+        for one in self._suspensions.values():
+            self._db.called.add(one.shared)
         await notify(self._db, *self._wakes)
         await tell_of_children(self._db, self._cancelled)
 

@@ -16,6 +16,7 @@ from ..protocol import Wake
 from ..runs import Swept
 from .buckets import DONE
 from .database import Database, Raw
+from .describe import finished_among
 from .notify import notify
 from .resolve import CHILD, RESOLVE
 from .rows import plain
@@ -62,7 +63,10 @@ select (select count(*) from s) as looked, (select child_id from s order by chil
 
 
 async def wake(db: Database, batch: int = 1000) -> int:
-    """End up to `batch` waits whose time has come; gives their number, less than `batch` when no more are due."""
+    """End up to `batch` waits whose time has come; gives their number, less than `batch` when no more are due.
+
+    And wake what waits for a job that was there before and has ended, as far as this process knows of it.
+    """
 
     async def look(conn: Raw) -> tuple[int, int]:
         async with looking(conn):
@@ -76,10 +80,20 @@ async def wake(db: Database, batch: int = 1000) -> int:
         db.wake_mark.learn(began if len(due) < batch else due[-1]["due_at"])
         return done["ended"], done["woken"]
 
+    woken_by_ends = await _look_at_called(db)
     ended, woken = await db.run(look)
     if woken:
         await notify(db, Wake.READY)
-    return ended
+    return ended + woken_by_ends
+
+
+async def _look_at_called(db: Database) -> int:
+    """Wake runs of this process that wait for jobs which were there before; asks nothing when there are none."""
+    called = db.called.now()
+    ended = await finished_among(db, called) if called else frozenset()
+    woken = await wake_parents(db, sorted(ended))
+    db.called.drop(ended)
+    return woken
 
 
 async def wake_parents(db: Database, children: Sequence[UUID]) -> int:
