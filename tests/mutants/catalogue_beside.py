@@ -17,9 +17,15 @@ CANCEL = Target(
     (
         _ROUTES,
         *("tests/conformance/test_cancel.py", _RACES + "cancel.py", _RACES + "claim.py", _RACES + "settle.py"),
-        *(_RACES + "beside.py", "tests/postgres/test_plans.py"),
+        *(_RACES + "beside.py", "tests/postgres/test_plans.py", "tests/conformance/test_failed_calls.py"),
     ),
     (
+        Mutant("calls that have failed stay", " and not ({IS_KEPT.strip()})"),
+        Mutant(
+            "dropped by the caller: calls that have failed stay",
+            "select w.ctid from w where not w.stays",
+            "select w.ctid from w",
+        ),
         Mutant("tenant", _TENANT, _ANY_TENANT),
         Mutant(
             "its own claim",

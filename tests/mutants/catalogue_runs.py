@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
 _RACES = "tests/postgres/test_races_runs"
+_FAILED = "tests/conformance/test_failed_calls.py"
+_CIRCLES = "tests/conformance/test_call_circles.py"
 
 RUNS = (
     Target(
@@ -29,8 +31,9 @@ RUNS = (
         (
             *("tests/conformance/test_suspend.py", "tests/conformance/test_event_waits.py"),
             "tests/postgres/test_runs_fences.py",
-            *("tests/conformance/test_children.py", "tests/conformance/test_known_children.py"),
+            *("tests/conformance/test_children.py", "tests/conformance/test_known_children.py", _FAILED, _CIRCLES),
             *(_RACES + ".py", _RACES + "_ends.py", _RACES + "_many.py", "tests/postgres/test_plans.py"),
+            "tests/postgres/test_races_call_circles.py",
         ),
         (
             Mutant("fence", "r.seq = $2 and r.claim_no = $3", "r.claim_no = $3"),
@@ -64,7 +67,16 @@ RUNS = (
                 "then coalesce(f.until, outlast.clock() + f.delay) end",
             ),
             Mutant("has begun", " where job_id = $1 and kind = {NOT_STARTED}", " where false"),
-            Mutant("what is asked for now", "set awaited = s.is_asked", "set awaited = w.awaited"),
+            Mutant("what is asked for now", "w.awaited <> (s.is_asked and {LIVES})", "w.awaited <> ({LIVES})"),
+            Mutant("told of a failure", "w.awaited <> (s.is_asked and {LIVES})", "w.awaited <> s.is_asked"),
+            Mutant("told of a new child's failure", '{LIVES.replace("s.", "f.")}', "true"),
+            Mutant(
+                "only a done child it asks for",
+                "from stays where child_state = {DONE} and is_asked\n",
+                "from stays where child_state = {DONE}\n",
+            ),
+            Mutant("circles", "        await refuse_circles(db, conn, self.settlement.token.job_id, there)\n"),
+            Mutant("lock of circles", "shared.append(circle_lock(db))", "pass"),
             Mutant(
                 "locks of events",
                 'return shared + [event_lock(db, tenant or "", event, key) for event, key in wanted]',
@@ -98,7 +110,7 @@ RUNS = (
             *("tests/conformance/test_wake.py", "tests/conformance/test_children.py"),
             *("tests/conformance/test_known_children.py", _RACES + ".py", _RACES + "_ends.py"),
             *(_RACES + "_many.py", "tests/postgres/test_runs_cost.py", "tests/postgres/test_runs_fences.py"),
-            "tests/postgres/test_predicates_runs.py",
+            *("tests/postgres/test_predicates_runs.py", _FAILED),
         ),
         (
             Mutant("due", " and w.due_at <= outlast.clock()\norder", "\norder"),
@@ -111,9 +123,12 @@ RUNS = (
             Mutant("a failed child leaves no step", "f.state is distinct from {DONE} as is_kept", "false as is_kept"),
             Mutant(
                 "only of an end",
-                "offset 0) w {CHILD}\n  where f.state is not null or c.id is null),",
-                "offset 0) w {CHILD}),",
+                "(f.state is not null or c.id is null) and (w.awaited or f.state",
+                "(w.awaited or f.state",
             ),
+            Mutant("not of a run that was told", " and (w.awaited or f.state is distinct from {DONE})"),
+            Mutant("tells once", "set awaited = false where", "set awaited = awaited where"),
+            Mutant("of jobs that were there", "await _look_at_called(db)", "0"),
             Mutant(
                 "sweep: only what is awaited",
                 "'00000000-0000-0000-0000-000000000000') and w.awaited\n",
@@ -132,9 +147,14 @@ RUNS = (
         (
             *("tests/conformance/test_wake.py", "tests/conformance/test_suspend.py"),
             *("tests/conformance/test_known_children.py", _RACES + ".py", _RACES + "_ends.py"),
-            "tests/postgres/test_runs_fences.py",
+            *("tests/postgres/test_runs_fences.py", _FAILED),
         ),
         (
+            Mutant("kept: once told", "(not w.awaited\n  or exists", "(exists"),
+            Mutant("kept: once ended", "  or exists (select from outlast.finished f where f.job_id = w.child_id)\n"),
+            Mutant("kept: once gone", "\n  or not exists (select from outlast.job j where j.id = w.child_id))", ")"),
+            Mutant("before: its own branch", "w.branch = {branch}::text", "false and {branch}::text = ''"),
+            Mutant("before: other branches", "else w.began_at <= {end} end", "else true end"),
             Mutant(
                 "only what is awaited",
                 "(select o.job_id from over o where o.awaited or not o.is_kept)",
@@ -142,6 +162,40 @@ RUNS = (
             ),
             Mutant("resumed", "queue, rank & -2, job_id", "queue, rank | 1, job_id"),
             Mutant("what is kept has no step", "  where not o.is_kept\n"),
+        ),
+    ),
+    Target(
+        _DRIVER + "call_cycle.py",
+        (_CIRCLES, "tests/postgres/test_races_call_circles.py"),
+        (
+            Mutant("only who waits", " and w.awaited"),
+            Mutant("only who lives", "\n  and not exists (select from outlast.finished f where f.job_id = w.job_id)"),
+            Mutant("through others", 'format(child="a.job_id")', 'format(child="null")'),
+        ),
+    ),
+    Target(
+        _DRIVER + "fork.py",
+        (_FAILED, "tests/conformance/test_fork.py"),
+        (
+            Mutant(
+                "failed calls go along",
+                "where w.job_id = $1 and {IS_BEFORE",
+                "where false and w.job_id = $1 and {IS_BEFORE",
+            ),
+            Mutant("only failed calls", " and {IS_KEPT.strip()}"),
+        ),
+    ),
+    Target(
+        _DRIVER + "settle_runs.py",
+        ("tests/conformance/test_suspended_ends.py",),
+        (
+            Mutant("forgets no event that came", " and event_seq is null"),
+            Mutant("forgets no other step", "\n  and kind = {KIND_CODES[StepKind.EVENT]}"),
+            Mutant(
+                "forgets of its own run",
+                "run_id = (select coalesce(j.run_id, j.id) from outlast.job j where j.id = $1) and",
+                "true and",
+            ),
         ),
     ),
     Target(
