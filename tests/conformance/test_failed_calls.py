@@ -205,6 +205,17 @@ async def test_it_answers_a_run_that_asks_again(env: DriverEnv) -> None:
     assert await waits(env, parent.token.job_id) == []
 
 
+async def test_a_cancel_keeps_a_call_whose_child_is_done_though_nobody_was_told(env: DriverEnv) -> None:
+    worker = await enlist(env)
+    parent, child = await called(env, worker)
+    await settle(env, child, Completed(result="1"), is_child=False)  # and its worker dies before it can say so
+    await env.driver.cancel(parent.token.job_id, reason="stop")
+    await env.driver.retry(parent.token.job_id)
+    again = await env.claim_one(worker)
+    assert await suspend(env, again, known(a_call(new_job()))) is State.READY
+    assert [step.value for step in (await history(env, parent.token.job_id)).steps] == ["1"]
+
+
 async def test_a_cancel_ends_a_child_that_lives_again_and_keeps_the_call(env: DriverEnv) -> None:
     held, child = await gone_on(env)
     await env.driver.retry(child.token.job_id)

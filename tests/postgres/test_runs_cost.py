@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from app.domain.job import WorkerId
 from app.domain.outcome import Completed, Settlement, Suspended
-from app.drivers.postgres import due, events, run_view, steps, suspend, waits
+from app.drivers.postgres import call_cycle, due, events, run_view, steps, suspend, waits
 from app.drivers.postgres.due_mark import DueMark
 from tests.conformance.runs import a_sleep, a_step
 from tests.postgres.meter import Meter
@@ -132,6 +133,8 @@ async def test_runs_that_were_woken_long_ago_cost_the_next_look_nothing(pages: P
 async def test_a_history_costs_its_own_rows(pages: Pages) -> None:
     run = await _one(pages, 77_777)
     assert await pages.of(run_view.HISTORY, run, run) <= 16
+    nobody = uuid4()
+    assert await pages.of(run_view.HISTORY, nobody, nobody) <= 8, "asked at the end of attempts that come again"
 
 
 async def test_waking_costs_what_is_woken(pages: Pages) -> None:
@@ -163,6 +166,18 @@ async def test_a_sweep_costs_the_calls_that_it_looks_at(pages: Pages, lone_url: 
             " where job_id = any(array(select id from outlast.pile where i <= 1000))"
         )
     assert await pages.of(waits.SWEEP, None, 100) <= 100 * 12 + 20
+
+
+async def test_a_look_for_a_circle_costs_the_runs_above_the_caller(pages: Pages, lone_url: str) -> None:
+    """Of each: the index entry and row of its call, and whether it has ended. Most callers have nobody above them."""
+    async with administrator(lone_url) as admin:
+        await admin.execute(
+            "update outlast.wait w set kind = 4, due_at = null, event = null, child_id = c.id"
+            " from outlast.pile p join outlast.pile c on c.i = p.i + 1 where p.id = w.job_id and p.i <= 100"
+        )
+    last, first, nobody = await _one(pages, 101), await _one(pages, 1), await _one(pages, 5000)
+    assert await pages.of(call_cycle.CALLERS_ABOVE, last, [first]) <= 100 * 12 + 20
+    assert await pages.of(call_cycle.CALLERS_ABOVE, nobody, [first]) <= 6
 
 
 async def test_recording_a_step_costs_the_same_beside_many(pages: Pages) -> None:
