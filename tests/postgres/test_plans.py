@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from app.drivers.postgres import (
+    call_cycle,
     cancel,
     claim,
     drains,
     due,
     enqueue_statements,
     events,
+    fork,
     hand_back,
     heartbeat,
     notes,
@@ -25,6 +27,7 @@ from app.drivers.postgres import (
     run_view,
     settle,
     settle_and_claim,
+    settle_runs,
     steps,
     suspend,
     versions,
@@ -51,6 +54,10 @@ HOT = {
     "renew": heartbeat._RENEW,
     "promote": promote.PROMOTE,
     "cancel": cancel._CANCEL,
+    "drop waits": cancel._DROP_WAITS,
+    "fork waits": fork._COPY_WAITS,
+    "forget": settle_runs._FORGET,
+    "look for a circle of calls": call_cycle.CALLERS_ABOVE,
     "deploy reports": drains._DRAINS,
     "record steps": steps.RECORD,
     "history": run_view.HISTORY,

@@ -20,7 +20,7 @@ _MOST = 10_000  # calls that are looked at; a circle beyond them is not found
 _LIVE_CALLERS = """
 select w.child_id, w.job_id from outlast.wait w
 where w.child_id = {child} and w.awaited
-  and not exists (select from outlast.finished f where f.job_id = w.job_id)"""
+  and (select true from outlast.finished f where f.job_id = w.job_id limit 1) is null"""
 CALLERS_ABOVE = f"""
 with recursive above as (
   {_LIVE_CALLERS.strip().format(child="$1")}

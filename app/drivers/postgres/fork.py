@@ -47,8 +47,8 @@ from outlast.step where run_id = $1 and seq < coalesce($3::bigint, 9223372036854
 _COPY_WAITS = f"""
 insert into outlast.wait(job_id, name, kind, branch, number, began_at, code_version, awaited, child_id)
 select $2, w.name, w.kind, w.branch, w.number, w.began_at, w.code_version, w.awaited, w.child_id
-from outlast.wait w
-where w.job_id = $1 and {IS_BEFORE.strip().format(branch="$3", number="$4", end="$5")} and {IS_KEPT.strip()}"""  # noqa: S608  fragments of our own
+from (select w.* from outlast.wait w where w.job_id = $1 offset 0) w
+where {IS_BEFORE.strip().format(branch="$3", number="$4", end="$5")} and {IS_KEPT.strip()}"""  # noqa: S608  fragments of our own
 
 _RUN_OF = "select coalesce(run_id, id) from outlast.job where id = $1"
 

@@ -45,11 +45,12 @@ ended as (
   delete from outlast.wait where ctid = any(array(select o.ctid from over o where not o.is_kept)))"""  # noqa: S608  fragments of our own
 
 # Of a wait `w` of a call: the run has heard, or may hear, that it failed. Nobody waits for it until it is asked for
-# again, and what becomes of its child meanwhile changes nothing about a run that has gone on from the failure.
+# again, and what becomes of its child meanwhile changes nothing about a run that has gone on from the failure. Looked
+# up one by one: `exists` behind an `or` may be planned as a read of the whole table.
 IS_KEPT = """
 w.child_id is not null and (not w.awaited
-  or exists (select from outlast.finished f where f.job_id = w.child_id)
-  or not exists (select from outlast.job j where j.id = w.child_id))"""
+  or (select true from outlast.finished f where f.job_id = w.child_id limit 1) is not null
+  or (select true from outlast.job j where j.id = w.child_id limit 1) is null)"""
 
 # Of a wait `w`: it began before a step of which branch, number and end are given; any did where there is no end.
 IS_BEFORE = """
