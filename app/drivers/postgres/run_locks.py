@@ -14,6 +14,8 @@ from uuid import UUID
 
 from .database import Database, Raw
 
+_CIRCLE_LOCKS = 256
+
 # The rows come in the order of the array.
 _TAKE = "select count(pg_advisory_xact_lock(k)) from unnest($1::bigint[]) k"
 
@@ -33,9 +35,9 @@ def child_lock(db: Database, child_id: UUID) -> int:
     return _number(db.schema, "child", str(child_id))
 
 
-def circle_lock(db: Database) -> int:
-    """Give the lock of all suspends that begin to wait for a job that was there before."""
-    return _number(db.schema, "circle")
+def circle_lock(db: Database, job_id: UUID) -> int:
+    """Give the lock of a job's place among runs that wait for each other. Jobs share few of them, so many cost few."""
+    return _number(db.schema, "circle", str(job_id.int % _CIRCLE_LOCKS))
 
 
 async def take(conn: Raw, locks: Iterable[int]) -> None:

@@ -17,12 +17,12 @@ from ...domain.outcome import Settlement
 from ...domain.step import NewWait
 from ..protocol import Wake
 from .buckets import DONE, NOT_STARTED
-from .call_cycle import refuse_circles
+from .call_cycle import callers_above, locks_of, refuse_circles
 from .database import Database, Raw
 from .enqueue import store_within
 from .names import name_ids
 from .resolve import CHILD, KIND_CODES
-from .run_locks import child_lock, circle_lock, event_lock
+from .run_locks import child_lock, event_lock
 
 _TENANT = "select tenant from outlast.job where id = $1"
 
@@ -143,6 +143,7 @@ class Suspension:
     waits: Sequence[NewWait]
     names: Mapping[str, int] = field(default_factory=dict)
     shared: set[JobId] = field(default_factory=set)
+    circle_locks: set[int] = field(default_factory=set)
     is_repeated: bool = False
 
     async def prepare(self, db: Database) -> None:
@@ -152,8 +153,7 @@ class Suspension:
     async def locks(self, db: Database, conn: Raw) -> list[int]:
         """Give the locks of what the run begins to wait for."""
         shared = [child_lock(db, child) for child in self.shared]
-        if shared:
-            shared.append(circle_lock(db))
+        shared += self.circle_locks
         wanted = [(one.event, one.key or "") for one in self.waits if one.event is not None and not one.is_known]
         if not wanted:
             return shared
@@ -186,16 +186,26 @@ class Suspension:
         jobs: list[NewJob] = list(calls.values())
         answers = await store_within(db, conn, jobs, self.names, is_repeated=self.is_repeated)
         found: dict[str, JobId] = {}
-        for name, job, answer in zip(calls, jobs, answers, strict=True):
+        for name, answer in zip(calls, answers, strict=True):
             if not isinstance(answer, Enqueued):
                 raise answer
-            if answer.id != job.id and answer.id not in self.shared:
-                self.shared.add(answer.id)
-                raise SharedError
             found[name] = answer.id
-        there = [(name, job, found[name]) for name, job in calls.items() if found[name] != job.id]
-        await refuse_circles(db, conn, self.settlement.token.job_id, there)
+        await self._refuse_circles(db, conn, [(name, job, found[name]) for name, job in calls.items()])
         return found
+
+    async def _refuse_circles(self, db: Database, conn: Raw, answered: Sequence[tuple[str, NewJob, JobId]]) -> None:
+        """Refuse calls that jobs answer which were there before and wait for this one."""
+        there = [(name, job, answer) for name, job, answer in answered if answer != job.id]
+        if not there:
+            return
+        caller = self.settlement.token.job_id
+        callers = await callers_above(db, conn, caller)
+        locks = locks_of(db, callers, caller, [answer for *_, answer in there])
+        if not (locks <= self.circle_locks and {answer for *_, answer in there} <= self.shared):
+            self.circle_locks |= locks
+            self.shared |= {answer for *_, answer in there}
+            raise SharedError
+        refuse_circles(callers, caller, there)
 
 
 def _wakes(waits: Sequence[NewWait], *, is_ready: bool) -> tuple[Wake, ...]:
