@@ -10,6 +10,7 @@ from app.domain.state import State
 from app.domain.step import RetryMode
 from app.drivers.protocol import PurgeQuery
 from tests.conformance.runs import (
+    CHILD,
     HOUR,
     MINUTE,
     SECOND,
@@ -222,3 +223,46 @@ async def test_a_cancel_ends_a_child_that_lives_again_and_keeps_the_call(env: Dr
     await env.driver.cancel(held.token.job_id, reason="stop")
     assert await state_of(env, child.token.job_id) is State.CANCELLED
     assert await waits(env, held.token.job_id) == ["call"]
+
+
+# --- what a run was told, and when
+
+
+async def test_a_call_that_is_not_asked_for_any_more_wakes_nobody(env: DriverEnv) -> None:
+    worker = await enlist(env)
+    held = await env.running(worker)
+    child = a_child(held)
+    await suspend(env, held, a_call(child), a_sleep(number=1, delay=SECOND))
+    running = await claim_child(env, worker, child.id)
+    await env.advance(SECOND)
+    await env.driver.wake()
+    assert await suspend(env, await env.claim_one(worker), a_sleep("next", 2)) is State.SUSPENDED
+    await die(env, running)
+    assert await state_of(env, held.token.job_id) is State.SUSPENDED
+
+
+async def test_a_run_that_suspends_over_a_failed_call_is_told_then(env: DriverEnv) -> None:
+    worker = await enlist(env)
+    held = await env.running(worker)
+    child = a_child(held)
+    await suspend(env, held, a_call(child), a_sleep(number=1, delay=SECOND))
+    running = await claim_child(env, worker, child.id)
+    await env.advance(SECOND)
+    await env.driver.wake()
+    again = await env.claim_one(worker)
+    await die(env, running)
+    assert await suspend(env, again, known(a_call(new_job()))) is State.READY
+    await env.driver.retry(child.id)
+    await settle(env, await claim_child(env, worker, child.id), Completed(result="1"))
+    assert (await steps(env, held.token.job_id), await waits(env, held.token.job_id)) == (["nap"], ["call"])
+
+
+async def test_a_run_that_calls_a_job_that_is_dead_is_told_then(env: DriverEnv) -> None:
+    worker = await enlist(env)
+    there = await env.enqueue(CHILD, key="k", dedupe_for=HOUR)
+    await die(env, await claim_child(env, worker, there))
+    held = await env.running(worker)
+    assert await suspend(env, held, a_call(a_child(held, key="k"))) is State.READY
+    await env.driver.retry(there)
+    await settle(env, await claim_child(env, worker, there), Completed(result="1"), is_child=True)
+    assert (await steps(env, held.token.job_id), await waits(env, held.token.job_id)) == ([], ["call"])
