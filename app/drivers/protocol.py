@@ -26,10 +26,11 @@ from ..domain.snapshot import (
     Reaped,
     Renewal,
 )
-from ..domain.state import State
 from ..domain.step import RetryMode
 from .capabilities import Capabilities
 from .fleet import FleetStore
+from .purging import PurgeQuery as PurgeQuery  # noqa: PLC0414 - a word of this vocabulary
+from .purging import PurgeStore
 from .reading import ReadStore
 from .runs import RunStore
 
@@ -55,15 +56,6 @@ class ClaimRequest:
     names: frozenset[str]
     room: int
     alone_ok: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeQuery:
-    """Terminal jobs of one state that finished more than `older_than` ago; at most `batch` per call."""
-
-    state: State
-    older_than: timedelta
-    batch: int = 1000
 
 
 class Wake(StrEnum):
@@ -106,7 +98,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(FleetStore, ReadStore, RunStore, Protocol):
+class JobDriver(FleetStore, PurgeStore, ReadStore, RunStore, Protocol):
     """A store of jobs, and of the workers that run them."""
 
     @property
@@ -242,13 +234,6 @@ class JobDriver(FleetStore, ReadStore, RunStore, Protocol):
 
         Past `max_queue_time` and never started: reason `expired`; a claim that was handed back was no start. Past
         `deadline`: reason `deadline`. By job id.
-        """
-        ...
-
-    async def purge(self, query: PurgeQuery) -> int:
-        """Delete one batch of old terminal jobs with their ledger.
-
-        Keys and sources within their windows stay. Gives the number deleted.
         """
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..domain.drain import DrainAsk, DrainShown, DrainView
@@ -18,6 +18,7 @@ from ..domain.event import Emitted, EventQuery, EventView, NewEvent
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, RunId, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.reason import Situation
+from ..domain.retention import Chore, EndedRule, Purged, Retention, TableRule, Tidied
 from ..domain.snapshot import (
     AttemptView,
     DeadGroup,
@@ -36,6 +37,7 @@ from ..domain.step import NewNotes, NewStep, RetryMode, RunHistory, RunView
 from ..domain.vitals import Vitals
 from .capabilities import Capabilities
 from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
+from .purging import BATCH, NO_REST
 from .reading import ListQuery
 from .runs import Swept
 
@@ -127,6 +129,33 @@ class RefusedDriver:
         raise self._refusal()
 
     async def purge(self, query: PurgeQuery) -> int:
+        raise self._refusal()
+
+    async def tidy(
+        self,
+        chore: Chore,
+        retention: Retention,
+        *,
+        batch: int = BATCH,
+        rest: timedelta = NO_REST,
+        now: bool = False,
+    ) -> Tidied | None:
+        raise self._refusal()
+
+    async def tidy_table(
+        self, rule: TableRule, *, blocks: int = 128, rest: timedelta = NO_REST, now: bool = False
+    ) -> Tidied | None:
+        raise self._refusal()
+
+    async def purge_ended(
+        self, rule: EndedRule, *, after: JobId | None = None, batch: int = BATCH, dry: bool = False
+    ) -> Purged:
+        raise self._refusal()
+
+    async def count_over(self, chore: Chore, retention: Retention) -> int:
+        raise self._refusal()
+
+    async def count_table(self, rule: TableRule) -> int:
         raise self._refusal()
 
     async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:

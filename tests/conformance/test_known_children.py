@@ -8,7 +8,6 @@ import pytest
 from app.domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError
 from app.domain.outcome import Completed, Retried
 from app.domain.state import State
-from app.drivers.protocol import PurgeQuery
 from tests.conformance.runs import (
     CHILD,
     HOUR,
@@ -159,11 +158,10 @@ async def test_a_call_forgotten_is_made_anew(env: DriverEnv) -> None:
     assert (await the_wait(env, held.token.job_id)).child_id == second.id
 
 
-async def test_a_child_purged_since_is_gone(env: DriverEnv) -> None:
+async def test_a_child_deleted_since_is_gone(env: DriverEnv) -> None:
     parent, child = await called(env)
     await die(env, child)
-    await env.advance(2 * MINUTE)
-    assert await env.driver.purge(PurgeQuery(state=State.DEAD, older_than=MINUTE)) == 1
+    await env.forget_job(child.token.job_id)
     wait = await the_wait(env, parent.token.job_id)
     assert (wait.child_state, wait.is_child_gone, wait.has_failed) == (None, True, True)
     held = await env.claim_one(await enlist(env))
@@ -234,8 +232,7 @@ async def test_a_sweep_tells_of_a_child_that_will_give_no_result(env: DriverEnv,
     await suspend(env, held, a_call(a_child(held, key="k")))
     await die(env, await claim_child(env, worker, there), is_child=False)
     if how == "gone":
-        await env.advance(2 * MINUTE)
-        assert await env.driver.purge(PurgeQuery(state=State.DEAD, older_than=MINUTE)) == 1
+        await env.forget_job(there)
     assert await state_of(env, held.token.job_id) is State.SUSPENDED
     assert (await env.driver.sweep_waits()).woken == 1
     assert await state_of(env, held.token.job_id) is State.READY

@@ -107,6 +107,9 @@ class Seat(DriverEnv):
     async def forget_worker(self, worker: WorkerId) -> None:
         await self._env.forget_worker(worker)
 
+    async def forget_job(self, job_id: JobId) -> None:
+        await self._env.forget_job(job_id)
+
 
 class Started(Generic[T]):
     """A verb at work on a seat of its own."""

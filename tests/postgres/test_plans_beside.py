@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.drivers.postgres import describe, due, expire, explain, listing, purge, reap, retry
+from app.domain.retention import Chore
+from app.drivers.postgres import describe, due, expire, explain, listing, purge, purge_chores, reap, retry
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -22,7 +23,12 @@ BESIDE = {
     "why not retried": retry._WHY_NOT,
     "expire": expire._EXPIRE,
     "purge": purge._PURGE,
-    "purge of keys": purge._PURGE_KEYS,
+    "dry purge": purge._COUNT,
+    "round over ended jobs": purge._TIDY,
+    "round over keys": purge_chores.step_sql(Chore.KEYS),
+    "round over sources": purge_chores.step_sql(Chore.SOURCES),
+    "round over events": purge_chores.step_sql(Chore.EVENTS),
+    "jobs that are done": purge_chores._DONE_TO,
     "newest jobs": listing._PAGE.replace("<candidates>", listing._ENVELOPES),
     "done jobs": listing._PAGE.replace("<candidates>", listing._ENDED),
     "dead jobs": listing._PAGE.replace("<candidates>", listing._ENDED_BADLY),

@@ -85,6 +85,10 @@ class DriverEnv(ABC):
     async def forget_worker(self, worker: WorkerId) -> None:
         """Delete a worker's row as if it had never been; its claims stay."""
 
+    @abstractmethod
+    async def forget_job(self, job_id: JobId) -> None:
+        """Delete an ended job whoever waits for it, as nothing of ours does yet."""
+
     # --- producers
 
     async def enqueue(self, name: str = NAME, **fields: Any) -> JobId:
@@ -185,6 +189,9 @@ class MemoryEnv(DriverEnv):
     async def forget_worker(self, worker: WorkerId) -> None:
         del self._memory._store.workers[worker]
 
+    async def forget_job(self, job_id: JobId) -> None:
+        self._memory._store.forget(job_id)
+
 
 class PostgresEnv(DriverEnv):
     """The PostgreSQL driver; the database's clock is a constant that `advance` replaces."""
@@ -202,6 +209,10 @@ class PostgresEnv(DriverEnv):
 
     async def forget_worker(self, worker: WorkerId) -> None:
         await self.execute(f"delete from outlast.worker where id = {worker}")
+
+    async def forget_job(self, job_id: JobId) -> None:
+        for table, key in (("finished", "job_id"), ("attempt", "job_id"), ("job", "id")):
+            await self.execute(f"delete from outlast.{table} where {key} = '{job_id}'")
 
     async def execute(self, sql: str) -> None:
         """Run one statement of the test's own."""

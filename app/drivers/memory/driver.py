@@ -33,7 +33,7 @@ from ...domain.step import RetryMode
 from ...domain.vitals import Vitals
 from ..capabilities import Capabilities
 from ..finishes import Finishes
-from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
+from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
 from ..reading import ListQuery
 from . import (
     attempts,
@@ -54,12 +54,13 @@ from . import (
 )
 from .clock import SystemClock
 from .outbox import MemoryOutbox
+from .purge import MemoryPurges
 from .runs import MemoryRuns
 from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryRuns):
+class MemoryDriver(MemoryRuns, MemoryPurges):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -177,10 +178,6 @@ class MemoryDriver(MemoryRuns):
     async def expire(self, batch: int = 1000) -> tuple[Expired, ...]:
         """End waiting jobs whose time is over."""
         return sweep.expire(self._store, batch)
-
-    async def purge(self, query: PurgeQuery) -> int:
-        """Delete one batch of old terminal jobs."""
-        return sweep.purge(self._store, query)
 
     # --- operators and readers
 

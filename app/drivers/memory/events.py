@@ -19,7 +19,7 @@ def emit(store: Store, event: NewEvent) -> Emitted:
             return Emitted(id=event.id, matched=before.matched, is_repeated=True)
         stored = EventView(
             id=event.id,
-            seq=len(store.runs.events) + 1,
+            seq=store.runs.next_event_seq(),
             tenant=event.tenant,
             name=event.name,
             key=event.key,

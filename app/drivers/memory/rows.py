@@ -239,3 +239,11 @@ class Source:
 
     job_id: JobId
     expires_at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Rest:
+    """When the last round over a kind of rows began, and until when it rests."""
+
+    round_at: datetime
+    until: datetime

@@ -59,11 +59,17 @@ class Runs:
         self.events: list[EventView] = []
         self.called: set[JobId] = set()  # jobs that were there before their call: nobody is told of their ends
         self._last_seq = 0
+        self._last_event_seq = 0
 
     def next_seq(self) -> int:
         """Give a number larger than every one before: the order of steps and lines."""
         self._last_seq += 1
         return self._last_seq
+
+    def next_event_seq(self) -> int:
+        """Give a number larger than that of every event before, deleted ones too."""
+        self._last_event_seq += 1
+        return self._last_event_seq
 
     def steps_of(self, run_id: RunId) -> list[Step]:
         """Give what is recorded of a run, in order of record."""

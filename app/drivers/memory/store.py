@@ -19,6 +19,7 @@ from ...domain.clock import Clock
 from ...domain.errors import DriverUnavailable, Internal
 from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
 from ...domain.ledger import FIRST_KEPT, LAST_KEPT
+from ...domain.retention import Chore
 from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
 from ..protocol import Wake
@@ -30,6 +31,7 @@ from .rows import (
     Key,
     Pause,
     Ready,
+    Rest,
     Running,
     Source,
     SourceId,
@@ -58,6 +60,7 @@ class Store:
         self.job_types: dict[str, JobTypeDoc] = {}
         self.pauses: dict[str, Pause] = {}
         self.runs = Runs()
+        self.rests: dict[Chore, Rest] = {}
         self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
         self._lock = threading.Lock()
         self._now = clock.now()

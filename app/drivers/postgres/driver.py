@@ -34,7 +34,7 @@ from ...domain.snapshot import (
 from ...domain.step import RetryMode
 from ..capabilities import Capabilities
 from ..finishes import Finishes
-from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
+from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
 from ..reading import ListQuery
 from . import (
     cancel,
@@ -49,7 +49,6 @@ from . import (
     listen,
     listing,
     promote,
-    purge,
     reap,
     release,
     retry,
@@ -63,6 +62,7 @@ from .enqueue_lane import EnqueueLane
 from .examine import examine
 from .look_verbs import LookVerbs
 from .outbox import PostgresOutbox
+from .purge_verbs import PurgeVerbs
 from .run_verbs import RunVerbs
 from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
@@ -70,7 +70,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(RunVerbs, LookVerbs):
+class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.
@@ -220,10 +220,6 @@ class PostgresDriver(RunVerbs, LookVerbs):
     async def expire(self, batch: int = 1000) -> tuple[Expired, ...]:
         """End waiting jobs past their time."""
         return await expire.expire(self._db, batch)
-
-    async def purge(self, query: PurgeQuery) -> int:
-        """Delete one batch of old terminal jobs."""
-        return await purge.purge(self._db, query)
 
     # --- operators and readers
 

@@ -46,6 +46,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     _outbox(meta)
     add_runs(meta)
     add_schedules(meta)
+    _purge(meta)
     return meta
 
 
@@ -181,6 +182,16 @@ def _on_demand(meta: MetaData) -> None:
         *optional(worker=Integer, host=Text, code_version=Text, started_at=INSTANT, step=Text),
         *optional(error_type=Text, error_message=Text, error_code=Text, traceback=Text),
         PrimaryKeyConstraint("job_id", "number"),
+    )
+
+
+def _purge(meta: MetaData) -> None:
+    Table(
+        "purge_mark",
+        meta,
+        Column("kind", Text, primary_key=True),
+        *optional(after=Text, low=Integer, lowest=Integer, began_at=INSTANT, round_at=INSTANT),
+        *needed(made_at=INSTANT, rests_until=INSTANT),
     )
 
 

@@ -1,0 +1,43 @@
+"""Where the round over each kind of rows stands: a row a kind, moved in the commit of the step that moved it.
+
+Fragments of SQL for the statements of steps. The row's lock is what makes of any number of workers one at a time: the
+others pass over it and have nothing to do. Owns the rule of how long a kind rests. Used by the steps alone.
+"""
+
+from __future__ import annotations
+
+from ...domain.retention import REST_FACTOR, Tidied
+from .database import Row
+
+# $1 is the kind, $2 whether its rest is not waited for, $3 the shortest rest.
+MARK = """
+m as materialized (
+  select p.after, p.round_at from outlast.purge_mark p
+  where p.kind = $1 and ($2::boolean or p.rests_until <= outlast.clock()) for update skip locked)"""
+
+# Of a CTE `o` with a row when `m` has one: whether the round is over, else its last key; the lowest worker that a row
+# which stays still names. A round that took one step took no time.
+MOVE = f"""
+moved as (
+  update outlast.purge_mark p set after = case when not o.is_over then o.last end,
+    began_at = case when not o.is_over then coalesce(p.began_at, outlast.clock()) end,
+    round_at = case when o.is_over then coalesce(p.began_at, outlast.clock()) else p.round_at end,
+    low = case when not o.is_over then least(p.low, o.low) end,
+    lowest = case when o.is_over then coalesce(least(p.low, o.low), 2147483647) else p.lowest end,
+    rests_until = case when o.is_over
+      then outlast.clock()
+        + greatest($3::interval, {REST_FACTOR} * (outlast.clock() - coalesce(p.began_at, outlast.clock())))
+      else p.rests_until end
+  from o where p.kind = $1
+  returning p.made_at, p.round_at)
+select o.deleted, o.is_over, outlast.clock() - coalesce(v.round_at, v.made_at) as behind from o cross join moved v"""  # noqa: S608  a number of our own
+
+# The insert alone would wait for whoever moves the mark.
+MAKE = """
+insert into outlast.purge_mark(kind)
+select $1 where not exists (select from outlast.purge_mark where kind = $1) on conflict do nothing returning true"""
+
+
+def tidied(row: Row | None) -> Tidied | None:
+    """Give what a step did, None for none."""
+    return None if row is None else Tidied(row["deleted"], row["is_over"], row["behind"])
