@@ -27,6 +27,7 @@ from .control.events import EventControl
 from .control.fleet import FleetControl
 from .control.jobs import JobControl
 from .control.outbox import OutboxControl
+from .control.purge import PurgeControl
 from .control.queues import QueueControl
 from .control.runs import RunControl
 from .control.schedules import ScheduleControl
@@ -212,6 +213,7 @@ def build_services(
         events=EventControl(driver, limits=build_admission(settings).limits),
         queues=QueueControl(driver),
         outbox=OutboxControl(outbox),
+        purge=PurgeControl(driver),
         schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,
         fleet=FleetControl(driver),
@@ -251,15 +253,18 @@ def build_worker(
         start=timedelta(seconds=settings.start_seconds),
         drain=timedelta(seconds=settings.drain_seconds),
         cancel_grace=timedelta(seconds=settings.cancel_grace_seconds),
+        purge_every=timedelta(seconds=settings.purge_seconds),
+        retention=settings.retention,
         result_max_bytes=settings.result_max_bytes,
         code_version=code_version(settings),
         host=socket.gethostname(),
         pid=os.getpid(),
     )
-    client = Client(driver, admission=build_admission(settings))
+    client, registry = Client(driver, admission=build_admission(settings)), load_registry(settings.jobs)
+    options.retention.check(registry.retentions)
     return Worker(
         driver=driver,
-        registry=load_registry(settings.jobs),
+        registry=registry,
         options=options,
         telemetry=telemetry,
         roll=SystemRandom().random,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,10 +17,12 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from .domain.errors import SettingsInvalid
+from .domain.retention import Retention
 
 PREFIX = "OUTLAST_"
 _SCHEMA = re.compile(r"^[a-z_][a-z0-9_]{0,40}$")
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Days = Annotated[float, Field(gt=0, le=3_650)]
 
 
 class Settings(BaseSettings):
@@ -100,6 +103,21 @@ class Settings(BaseSettings):
         default=60.0,
         description="How long a starting process waits for its database before it exits with 69.",
     )
+    retention_done_days: Days = Field(default=7.0, description="How long done and cancelled jobs are kept.")
+    retention_dead_days: Days = Field(default=30.0, description="How long dead letters are kept.")
+    source_retention_days: Days = Field(
+        default=90.0,
+        description="How long a published row of the outbox is remembered: 90 or more, and not less than any job.",
+    )
+    event_retention_days: Days = Field(
+        default=30.0, description="How long events are kept; longer while a job enqueued before them is not done."
+    )
+    record_retention_days: Days = Field(
+        default=90.0, description="How long reports of drains and rows of workers that have left are kept."
+    )
+    purge_seconds: Seconds = Field(
+        default=60.0, description="The least time between two rounds over rows that may be over, in the whole fleet."
+    )
     payload_max_bytes: int = Field(
         default=262_144, ge=1_024, le=16_777_216, description="The largest payload accepted, in bytes of UTF-8."
     )
@@ -144,6 +162,25 @@ class Settings(BaseSettings):
                 f" one missed renewal could cost the lease; at most {self.lease_seconds / 3:g}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _sources_outlive_jobs(self) -> Settings:
+        try:
+            _ = self.retention
+        except SettingsInvalid as error:
+            raise ValueError(f"{error.cause}; {error.fix}") from error
+        return self
+
+    @property
+    def retention(self) -> Retention:
+        """Give how long everything is kept that is over."""
+        return Retention(
+            done=timedelta(days=self.retention_done_days),
+            dead=timedelta(days=self.retention_dead_days),
+            source=timedelta(days=self.source_retention_days),
+            event=timedelta(days=self.event_retention_days),
+            record=timedelta(days=self.record_retention_days),
+        )
 
     @classmethod
     def read(cls, **overrides: object) -> Settings:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, doctor, drain, events, explain, jobs, outbox, runs, schedules, serve, traces, workers
+from . import database, dev, doctor, drain, events, explain, jobs, outbox, purge, runs, schedules, serve, traces, workers
 from .report import exit_code_of, fail
 
 app = typer.Typer(
@@ -38,6 +38,8 @@ jobs.jobs.command("check")(traces.check)
 app.add_typer(schedules.schedules, name="schedules", help="See what is due when, and pause, resume or fire schedules.")
 app.command("health")(doctor.health)
 app.command("doctor")(doctor.doctor)
+app.add_typer(purge.dead, name="dead", help="List dead letters, and delete old ones.")
+app.command("purge")(purge.purge)
 app.command("dev")(dev.dev)
 app.command("api")(serve.api)
 app.command("worker")(serve.worker)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
     from ..control.outbox import OutboxControl
+    from ..control.purge import PurgeControl
     from ..control.runs import RunControl
     from ..control.schedules import ScheduleControl
     from ..drivers.protocol import JobDriver
@@ -67,6 +68,21 @@ def with_schedules(db: str | None, verb: Callable[[ScheduleControl], Awaitable[T
     return asyncio.run(
         _with_driver(settings, lambda driver: verb(build_schedules(settings, driver, TypeCatalogue(driver))))
     )
+
+
+def with_purge(db: str | None, verb: Callable[[PurgeControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs of purging over the store at `db`, with the tables of the modules in OUTLAST_JOBS."""
+    from ..control.purge import PurgeControl
+    from ..jobs.registry import load_registry
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db)
+    tables = load_registry(settings.jobs).tables
+
+    def over(driver: JobDriver) -> Awaitable[T]:
+        return verb(PurgeControl(driver, retention=settings.retention, tables=tables))
+
+    return asyncio.run(_with_driver(settings, over))
 
 
 def with_outbox(db: str | None, verb: Callable[[OutboxControl], Awaitable[T]]) -> T:

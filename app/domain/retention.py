@@ -187,11 +187,15 @@ class Purged(NamedTuple):
 
 
 class Tidied(NamedTuple):
-    """One step of a round: rows deleted, whether the round is over, and how long ago the last full one began."""
+    """One step of a round: rows deleted, whether the round is over, and how long ago the last full one began.
+
+    `is_idle`: no step was taken. The kind rests, or another process is at it.
+    """
 
     deleted: int
     is_over: bool
     behind: timedelta
+    is_idle: bool = False
 
 
 def check_retention(name: str, value: object) -> None:

@@ -44,11 +44,11 @@ class PurgeStore(Protocol):
         batch: int = BATCH,
         rest: timedelta = NO_REST,
         now: bool = False,
-    ) -> Tidied | None:
+    ) -> Tidied:
         """Take one step of the round over a kind of rows, and keep its place in the same commit.
 
         Looks at up to `batch` rows and deletes those that are over. After a round the kind rests for `rest`, and for
-        ten times as long as the round took. None: it rests (`now` is not asked for), or another process is at it.
+        ten times as long as the round took. Idle: it rests (unless `now` is asked for), or another process is at it.
         Ended jobs go with their ledger, their run and their limits; a child whose live parent waits for it stays, and
         so do keys and sources within their windows. Events stay while a job that was enqueued before them is not done.
         """
@@ -56,7 +56,7 @@ class PurgeStore(Protocol):
 
     async def tidy_table(
         self, rule: TableRule, *, blocks: int = 128, rest: timedelta = NO_REST, now: bool = False
-    ) -> Tidied | None:
+    ) -> Tidied:
         """Do the same for a table of the application's, `blocks` pages a step, in the database of the jobs.
 
         `SETTINGS_INVALID` where the table or the column is not there, is of the wrong kind, or is Outlast's own;

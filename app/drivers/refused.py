@@ -139,12 +139,12 @@ class RefusedDriver:
         batch: int = BATCH,
         rest: timedelta = NO_REST,
         now: bool = False,
-    ) -> Tidied | None:
+    ) -> Tidied:
         raise self._refusal()
 
     async def tidy_table(
         self, rule: TableRule, *, blocks: int = 128, rest: timedelta = NO_REST, now: bool = False
-    ) -> Tidied | None:
+    ) -> Tidied:
         raise self._refusal()
 
     async def purge_ended(

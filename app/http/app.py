@@ -22,6 +22,7 @@ from .framework import lead_elsewhere, translate_http_exception, translate_valid
 from .openapi import render_document
 from .routers import (
     actions,
+    dead_letters,
     deploys,
     doctor,
     drain,
@@ -42,7 +43,7 @@ from .routers import (
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, jobs, explain, runs, stream, actions, events),
+    *(enqueue, jobs, explain, runs, stream, actions, events, dead_letters),
     *(job_types, queues, schedules, workers, outbox, drain, deploys, doctor, process, problems),
 )
 _DESCRIPTION = (

@@ -30,6 +30,7 @@ _TAGS = (
     },
     {"name": "events", "description": "Named, keyed messages that runs wait for."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
+    {"name": "dead letters", "description": "What gave up, in groups; purge of what is old."},
     {"name": "queues", "description": "How deep, how old, paused by whom."},
     {"name": "schedules", "description": "What is due when, what became of it; pause, resume and fire now."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},

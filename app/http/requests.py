@@ -167,6 +167,17 @@ class PauseBody(Strict):
     reason: Key | None = Field(default=None, description="Shown wherever the pause is.")
 
 
+class DeadPurgeBody(Strict):
+    """The body of `POST /v1/dead-letters/purge`."""
+
+    older_than_ms: int = Field(ge=0, le=_LONGEST_MS, description="Only those that died longer ago than this.")
+    name: Name | None = Field(default=None, description="Only jobs of this type.")
+    after: Annotated[UUID, BeforeValidator(_uuid, json_schema_input_type=UUID)] | None = Field(
+        default=None, description="`next_after` of the answer before: goes on there."
+    )
+    dry_run: bool = Field(default=False, description="Count, and delete nothing.")
+
+
 class NoBody(Strict):
     """The body of an action that takes none; `{}` is welcome."""
 

@@ -19,6 +19,7 @@ from ..control.events import EventControl
 from ..control.fleet import FleetControl
 from ..control.jobs import JobControl
 from ..control.outbox import OutboxControl
+from ..control.purge import PurgeControl
 from ..control.queues import QueueControl
 from ..control.runs import RunControl
 from ..control.schedules import ScheduleControl
@@ -41,6 +42,7 @@ class HttpServices:
     events: EventControl
     queues: QueueControl
     outbox: OutboxControl
+    purge: PurgeControl
     schedules: ScheduleControl
     catalogue: TypeCatalogue
     fleet: FleetControl

@@ -9,6 +9,7 @@ from .describe import describe, describe_jobs
 from .exits import RetryAfter, Snooze, Terminal
 from .handle import JobHandle, job
 from .planned import Limit, Rate
+from .purge import purge
 from .registry import Registry
 from .results import EnqueuedJob, JobRef
 from .schedule import Schedule, schedule
@@ -32,6 +33,7 @@ __all__ = [
     "describe",
     "describe_jobs",
     "job",
+    "purge",
     "schedule",
     "use_client",
 ]

@@ -87,6 +87,18 @@ def job_type_docs(handles: Iterable[Declared], *, code_version: str) -> tuple[Jo
     )
 
 
+def published_retentions(docs: Iterable[JobTypeDoc]) -> dict[str, timedelta]:
+    """Give the published job types with a retention of their own; a document of another kind has none."""
+    found = {}
+    for doc in docs:
+        content = json.loads(doc.document)
+        policy = content.get("policy") if isinstance(content, dict) else None
+        kept = policy.get("retention_ms") if isinstance(policy, dict) else None
+        if isinstance(kept, int):
+            found[doc.name] = timedelta(milliseconds=kept)
+    return found
+
+
 def milliseconds(duration: timedelta | None) -> int | None:
     """Give a duration in whole milliseconds, as everything outside this process writes it."""
     return None if duration is None else duration // timedelta(milliseconds=1)
@@ -108,6 +120,7 @@ def _policy(policy: JobPolicy) -> dict[str, object]:
         "abort": policy.abort,
         "step_timeout_ms": milliseconds(policy.step_timeout),
         "event_poll_ms": milliseconds(policy.event_poll),
+        "retention_ms": milliseconds(policy.retention),
     }
 
 

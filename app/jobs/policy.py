@@ -22,6 +22,7 @@ from ..domain.job import (
     SHORTEST_DURATION,
     OnConflict,
 )
+from ..domain.retention import check_retention
 from ..domain.retry import RetryPolicy
 from .planned import refuse
 from .template import parse_template
@@ -35,7 +36,6 @@ _DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for", "step_timeo
 _PLANNED = {
     "limits": "leave limits= out and bound the queue's workers instead",
     "rate": "leave rate= out and raise RetryAfter from the body instead",
-    "retention": "leave retention= out; the service's own retention applies to every job type",
     "redact": "leave redact= out and keep secrets out of payloads: send a reference to them",
 }
 _NOT_GIVEN: tuple[object, ...] = (None, (), [])  # by value: a zero was given, and is refused like any other
@@ -60,7 +60,7 @@ class PolicyOptions(TypedDict, total=False):
     event_poll: timedelta | None
     limits: Sequence[object]
     rate: object | None
-    retention: object | None
+    retention: timedelta | None
     redact: Sequence[str]
 
 
@@ -72,7 +72,7 @@ class JobPolicy:
     the first start. Errors of the types in `terminal_on` are not retried. With `abort="signal"` a body is told to stop
     and never cancelled. `priority` is 0 to 9, lower first. `step_timeout` bounds one step's running time.
     `event_poll` is how often the store is searched for waiting runs that a wake-up missed: the least of a worker's job
-    types counts, 30 s without any.
+    types counts, 30 s without any. `retention` is how long ended jobs of the type are kept, whatever they ended as.
     """
 
     queue: str = DEFAULT_QUEUE
@@ -91,7 +91,7 @@ class JobPolicy:
     event_poll: timedelta | None = None
     limits: Sequence[object] = ()
     rate: object | None = None
-    retention: object | None = None
+    retention: timedelta | None = None
     redact: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -102,6 +102,8 @@ class JobPolicy:
         object.__setattr__(self, "terminal_on", tuple(self.terminal_on))
         for field in _DURATIONS:
             _refuse_duration(field, getattr(self, field))
+        if self.retention is not None:
+            check_retention("retention", self.retention)
         for field in ("tenant", "idempotency_key"):
             _refuse_rule(field, getattr(self, field))
 

@@ -1,7 +1,7 @@
-"""The job types and schedules of a process, gathered from the modules it was told of.
+"""The job types and schedules of a process, gathered from the modules it was told of, and the tables it purges.
 
 Importing a module registers nothing: a registry is built by looking through named modules and entry points, and what
-is neither a handle nor a schedule is passed over in silence. Called by the composition root and the CLI.
+is none of these is passed over in silence. Called by the composition root and the CLI.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from ..domain.errors import JobNameTaken, OutlastError, SettingsInvalid
+from ..domain.retention import TableRule
 from .handle import JobHandle
 from .schedule import Schedule
 
@@ -25,7 +26,7 @@ EVENT_POLL = timedelta(seconds=30)
 _OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("jobs", "domain"))
 
 AnyHandle: TypeAlias = JobHandle[Any, Any]
-Declared: TypeAlias = AnyHandle | Schedule
+Declared: TypeAlias = AnyHandle | Schedule | TableRule
 
 
 class Registry:
@@ -40,10 +41,14 @@ class Registry:
         """
         self._by_name: dict[str, AnyHandle] = {}
         self._schedules: dict[str, Schedule] = {}
+        self._tables: dict[str, TableRule] = {}
         bodies: dict[int, AnyHandle] = {}
         for handle in declared:
             if isinstance(handle, Schedule):
                 self._take_schedule(handle)
+                continue
+            if isinstance(handle, TableRule):
+                self._take_table(handle)
                 continue
             if self._by_name.get(handle.name) is handle:
                 continue
@@ -87,6 +92,17 @@ class Registry:
         return tuple(self._schedules[name] for name in sorted(self._schedules))
 
     @property
+    def tables(self) -> tuple[TableRule, ...]:
+        """Give the tables of the application that are kept in bounds, in code-point order of their names."""
+        return tuple(self._tables[name] for name in sorted(self._tables))
+
+    @property
+    def retentions(self) -> dict[str, timedelta]:
+        """Give the job types with a retention of their own."""
+        kept = ((handle.name, handle.policy.retention) for handle in self)
+        return {name: retention for name, retention in kept if retention is not None}
+
+    @property
     def event_poll(self) -> timedelta:
         """Give how often to search the store for waiting runs that a wake-up missed: the least that a type asks for."""
         asked = (handle.policy.event_poll for handle in self._by_name.values())
@@ -104,6 +120,13 @@ class Registry:
             raise JobNameTaken(
                 f"the schedule {schedule.name!r} is declared at {other.place} and at {schedule.place}",
                 fix="rename one of them, or stop loading one of their modules",
+            )
+
+    def _take_table(self, rule: TableRule) -> None:
+        other = self._tables.setdefault(rule.table, rule)
+        if other != rule:
+            raise SettingsInvalid(
+                f"the table {rule.table!r} is purged by two rules: {other} and {rule}", fix="keep one of them"
             )
 
     def __contains__(self, name: object) -> bool:
@@ -131,10 +154,10 @@ def _declared_in_entry_points() -> Iterator[Declared]:
 
 
 def _declared_in(found: object) -> list[Declared]:
-    if isinstance(found, JobHandle | Schedule):
+    if isinstance(found, JobHandle | Schedule | TableRule):
         return [found]
     if isinstance(found, ModuleType):
-        return [value for value in vars(found).values() if isinstance(value, JobHandle | Schedule)]
+        return [value for value in vars(found).values() if isinstance(value, JobHandle | Schedule | TableRule)]
     return []
 
 

@@ -211,6 +211,12 @@ class Metrics:
         self._outbox_rows = Counter(
             "outlast_outbox_rows_total", "Rows of the outbox by how they ended.", ["end"], registry=own
         )
+        self._purged = Counter(
+            "outlast_purged_rows_total", "Rows this process deleted, by kind.", ["kind"], registry=own
+        )
+        self._purge_age = Gauge(
+            "outlast_purge_age_seconds", "Since the last full round over a kind began.", ["kind"], registry=own
+        )
         self._schedules = BoundedLabels()
         self._occurrences = Counter(
             "outlast_schedule_occurrences_total",
@@ -256,6 +262,15 @@ class Metrics:
         """Count decided occurrences."""
         if count:
             self._occurrences.labels(schedule=self._schedules.admit(schedule), outcome=outcome).inc(count)
+
+    def purged_rows(self, kind: str, count: int) -> None:
+        """Count rows that are deleted."""
+        if count:
+            self._purged.labels(kind=kind).inc(count)
+
+    def show_purge_age(self, kind: str, seconds: float) -> None:
+        """Let the gauge of a kind of rows speak from now on."""
+        self._purge_age.labels(kind=kind).set(seconds)
 
     def show_schedule_lag(self, seconds: float) -> None:
         """Let the gauge of schedules speak from now on."""

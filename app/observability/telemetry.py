@@ -2,7 +2,8 @@
 
 One object is built by the composition root and handed down; there is no global. It never sees a payload, a result or
 the text of an exception (any of them can hold a secret), only names, ids, codes and kinds. Safe from any thread. The
-events of relays are in `telemetry_outbox`, those of schedulers in `telemetry_schedules`.
+events of relays are in `telemetry_outbox`, those of schedulers in `telemetry_schedules`, of housekeeping in
+`telemetry_purge`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .facts import code_of, lasted, of_job, of_taken
 from .metrics import Metrics
 from .telemetry_attempts import Level, worded
 from .telemetry_outbox import OutboxEvents
+from .telemetry_purge import PurgeEvents
 from .telemetry_schedules import ScheduleEvents
 from .throttle import Throttle
 
@@ -39,7 +41,7 @@ _NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper(
 _PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "inflight": 2, "close": 3}
 
 
-class Telemetry(OutboxEvents, ScheduleEvents):
+class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents):
     """The voice of one process. Without a logger it only counts and tells its taps."""
 
     def __init__(

@@ -13,6 +13,7 @@ from ..lifecycle.timers import Timers
 from ..observability.telemetry import Telemetry
 from ..steps.points import AtPoint
 from .beside import Beside
+from .housekeeping import Housekeeping
 from .maintenance import Maintenance
 from .options import WorkerOptions
 
@@ -48,4 +49,17 @@ def maintenance_of(kit: Kit, life: Life, *, on_ready: Callable[[], None], may_re
         roll=kit.roll,
         monotonic=kit.monotonic,
         poll_waits=kit.registry.event_poll,
+    )
+
+
+def housekeeping_of(kit: Kit, life: Life) -> Housekeeping:
+    """Build what deletes rows that are over, for one life."""
+    return Housekeeping(
+        driver=kit.driver,
+        options=kit.options,
+        telemetry=kit.telemetry,
+        leaving=life.is_leaving,
+        tables=kit.registry.tables,
+        roll=kit.roll,
+        monotonic=kit.monotonic,
     )

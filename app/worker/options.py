@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from ..domain.errors import SettingsInvalid
 from ..domain.job import DEFAULT_QUEUE, NAME_PATTERN
+from ..domain.retention import Retention
 
 MAX_CONCURRENCY = 10_000
 
@@ -33,6 +34,7 @@ class WorkerOptions:
 
     `alone_after` is how long a job that must run alone waits for an empty worker before one is made empty for it.
     `start` is how long a start goes on while its store is away or cuts its calls.
+    `purge_every` is the least time between two rounds over rows that may be over, which are kept for `retention`.
     `drain` is the time for a drain that is asked for through the store, of a worker that leaves by itself.
     """
 
@@ -48,6 +50,8 @@ class WorkerOptions:
     cancel_grace: timedelta = timedelta(seconds=2)
     alone_after: timedelta = timedelta(seconds=30)
     stats_every: timedelta = timedelta(seconds=15)
+    purge_every: timedelta = timedelta(seconds=60)
+    retention: Retention = Retention()  # noqa: RUF009 # frozen
     result_max_bytes: int = 1024 * 1024
     code_version: str = ""
     host: str = ""
@@ -69,6 +73,7 @@ class WorkerOptions:
             ("cancel_grace", self.cancel_grace >= zero, "make it zero or longer"),
             ("alone_after", self.alone_after >= zero, "make it zero or longer"),
             ("stats_every", self.stats_every > zero, "make it longer than zero"),
+            ("purge_every", self.purge_every > zero, "make it longer than zero"),
             ("result_max_bytes", self.result_max_bytes > 0, "make it at least 1"),
         )
         for name, holds, rule in checks:

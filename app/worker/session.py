@@ -24,7 +24,7 @@ from .claim_loop import ClaimLoop
 from .desk import Desk
 from .drain_watch import DrainWatch
 from .heartbeat import Heartbeat
-from .kit import Kit, maintenance_of
+from .kit import Kit, housekeeping_of, maintenance_of
 from .lease import Lease
 from .leaving import Leaving
 from .registration import Registration
@@ -66,6 +66,7 @@ class Session:
         self._maintenance = maintenance_of(
             kit, life, on_ready=self._look, may_reap=lambda: self.registration.lease.may_reap
         )
+        self._housekeeping = housekeeping_of(kit, life)
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
         self._bench = self._make_bench()
@@ -157,6 +158,7 @@ class Session:
                     maintenance = self._maintenance
                     for sweep in (maintenance.promote, maintenance.sweep, maintenance.sweep_waits, maintenance.count):
                         start_in(runs, self._guarded(sweep), name=f"outlast.{sweep.__name__}")
+                    start_in(runs, self._guarded(self._housekeeping.run), name="outlast.housekeeping")
                     await self._serve()
             finally:
                 self._over.set()

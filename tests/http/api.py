@@ -21,6 +21,7 @@ from app.control.events import EventControl
 from app.control.fleet import FleetControl
 from app.control.jobs import JobControl
 from app.control.outbox import OutboxControl
+from app.control.purge import PurgeControl
 from app.control.queues import QueueControl
 from app.control.runs import RunControl
 from app.control.schedules import ScheduleControl
@@ -99,6 +100,7 @@ class Api:
                 "events": EventControl(env.driver),
                 "queues": QueueControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver)),
+                "purge": PurgeControl(env.driver),
                 "schedules": ScheduleControl(
                     schedules_of(env.driver), catalogue=catalogue, admission=Admission(now=env.now)
                 ),

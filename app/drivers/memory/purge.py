@@ -31,12 +31,12 @@ class MemoryPurges(Purging):
         batch: int = BATCH,
         rest: timedelta = NO_REST,
         now: bool = False,
-    ) -> Tidied | None:
+    ) -> Tidied:
         """Take one step of the round over a kind of rows."""
         with self._store.statement() as at:
             rests = self._store.rests.setdefault(chore, Rest(round_at=at, until=at))
             if not now and rests.until > at:
-                return None
+                return Tidied(0, is_over=True, behind=at - rests.round_at, is_idle=True)
             over = list(_over(self._store, chore, retention, at))[:batch]
             for forget in over:
                 forget()
@@ -52,7 +52,7 @@ class MemoryPurges(Purging):
         blocks: int = 128,  # noqa: ARG002 - there are no tables
         rest: timedelta = NO_REST,  # noqa: ARG002 - same
         now: bool = False,  # noqa: ARG002 - same
-    ) -> Tidied | None:
+    ) -> Tidied:
         """Refuse: there are no tables here."""
         raise _no_tables(rule)
 

@@ -13,8 +13,8 @@ from ...domain.job import JobId
 from ...domain.retention import Chore, EndedRule, Purged, Tidied
 from ...domain.state import State
 from .buckets import CODE_OF, DEAD
-from .database import Database, Raw
-from .purge_mark import MAKE, MARK, MOVE, tidied
+from .database import Database
+from .purge_mark import MARK, MOVE, take_step
 from .rows import plain
 
 # From `after` in a CTE `m`. A child stays while a job that has not ended waits for it. The minute leaves room for the
@@ -94,18 +94,10 @@ async def purge_ended(db: Database, rule: EndedRule, *, after: JobId | None, bat
     return Purged(row["looked"], row["deleted"], None if is_over else JobId(plain(row["last"])))
 
 
-async def tidy_ended(db: Database, rule: EndedRule, *, batch: int, rest: timedelta, now: bool) -> Tidied | None:
+async def tidy_ended(db: Database, rule: EndedRule, *, batch: int, rest: timedelta, now: bool) -> Tidied:
     """Take one step of the round over ended jobs, and keep its place."""
-    binds = (Chore.JOBS.value, now, rest, batch, *_binds(rule))
-
-    async def once(conn: Raw) -> Tidied | None:
-        sql = db.in_schema(_TIDY)
-        row = await conn.fetchrow(sql, *binds)
-        if row is None and await conn.fetchval(db.in_schema(MAKE), Chore.JOBS.value):
-            row = await conn.fetchrow(sql, *binds)
-        return tidied(row)
-
-    return await db.run(once)
+    sql, binds = db.in_schema(_TIDY), (now, rest, batch, *_binds(rule))
+    return await db.run(lambda conn: take_step(db, conn, sql, Chore.JOBS.value, *binds))
 
 
 def _binds(rule: EndedRule) -> tuple[object, ...]:

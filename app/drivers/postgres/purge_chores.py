@@ -16,7 +16,7 @@ from ...domain.retention import EVENT_MARGIN, Chore, Retention, Tidied
 from ..purging import MOST_COUNTED
 from .buckets import DONE
 from .database import Database, Raw
-from .purge_mark import MAKE, MARK, MOVE, tidied
+from .purge_mark import MAKE, MARK, MOVE, take_step
 
 _LOWEST = {"int": "-1", "bigint": "-1", "timestamptz": "-infinity"}
 # So many jobs are asked in one step whether they are done.
@@ -100,18 +100,13 @@ select o.after, o.stop, o.is_all, outlast.clock() as now from o"""  # noqa: S608
 _DONE_MARK = "events: jobs done"
 
 
-async def tidy(
-    db: Database, chore: Chore, retention: Retention, *, batch: int, rest: timedelta, now: bool
-) -> Tidied | None:
+async def tidy(db: Database, chore: Chore, retention: Retention, *, batch: int, rest: timedelta, now: bool) -> Tidied:
     """Take one step of the round over a kind of rows."""
     sql = db.in_schema(step_sql(chore))
 
-    async def once(conn: Raw) -> Tidied | None:
-        binds = (chore.value, now, rest, batch, *await _kept(db, conn, chore, retention))
-        row = await conn.fetchrow(sql, *binds)
-        if row is None and await conn.fetchval(db.in_schema(MAKE), chore.value):
-            row = await conn.fetchrow(sql, *binds)
-        return tidied(row)
+    async def once(conn: Raw) -> Tidied:
+        kept = await _kept(db, conn, chore, retention)
+        return await take_step(db, conn, sql, chore.value, now, rest, batch, *kept)
 
     return await db.run(once)
 

@@ -6,8 +6,10 @@ others pass over it and have nothing to do. Owns the rule of how long a kind res
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ...domain.retention import REST_FACTOR, Tidied
-from .database import Row
+from .database import Database, Raw
 
 # $1 is the kind, $2 whether its rest is not waited for, $3 the shortest rest.
 MARK = """
@@ -29,8 +31,9 @@ moved as (
         + greatest($3::interval, {REST_FACTOR} * (outlast.clock() - coalesce(p.began_at, outlast.clock())))
       else p.rests_until end
   from o where p.kind = $1
-  returning p.made_at, p.round_at)
-select o.deleted, o.is_over, outlast.clock() - coalesce(v.round_at, v.made_at) as behind from o cross join moved v"""  # noqa: S608  a number of our own
+  returning p.round_at)
+select o.deleted, o.is_over, outlast.clock() - coalesce(v.round_at, p.round_at, p.made_at) as behind
+from outlast.purge_mark p left join o on true left join moved v on true where p.kind = $1"""  # noqa: S608  a number of our own
 
 # The insert alone would wait for whoever moves the mark.
 MAKE = """
@@ -38,6 +41,12 @@ insert into outlast.purge_mark(kind)
 select $1 where not exists (select from outlast.purge_mark where kind = $1) on conflict do nothing returning true"""
 
 
-def tidied(row: Row | None) -> Tidied | None:
-    """Give what a step did, None for none."""
-    return None if row is None else Tidied(row["deleted"], row["is_over"], row["behind"])
+async def take_step(db: Database, conn: Raw, sql: str, kind: str, *binds: object) -> Tidied:
+    """Run the statement of a step; of a kind that is new, its mark is made first."""
+    row = await conn.fetchrow(sql, kind, *binds)
+    if row is None:
+        await conn.execute(db.in_schema(MAKE), kind)
+        row = await conn.fetchrow(sql, kind, *binds)
+    if row is None or row["deleted"] is None:
+        return Tidied(0, is_over=True, behind=timedelta() if row is None else row["behind"], is_idle=True)
+    return Tidied(row["deleted"], row["is_over"], row["behind"])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...domain.errors import OutlastError, SettingsInvalid
 from ...domain.retention import TableRule, Tidied
 from .database import Database, Raw
-from .purge_mark import MAKE, MARK, MOVE, tidied
+from .purge_mark import MAKE, MARK, MOVE, take_step
 
 _FIND = """
 select c.oid::int8 as oid, n.nspname, c.relkind = 'r' as is_table, format_type(a.atttypid, null) as kind,
@@ -29,7 +29,8 @@ _TIMES = {
 }
 _SYSTEM = frozenset({"pg_catalog", "information_schema"})
 
-_PLACE = f"with {MARK.strip()}\nselect coalesce(m.after, '0')::bigint as page, $3::interval as rest from m"
+_PLACE = f"with {MARK.strip()}\nselect coalesce(m.after, '0')::bigint from m"
+_BEHIND = "select outlast.clock() - coalesce(p.round_at, p.made_at) from outlast.purge_mark p where p.kind = $1"
 _DELETE = """
 with d as materialized (
   select t.ctid from {table} t where t.ctid >= {low}::tid and t.ctid < {high}::tid
@@ -62,24 +63,24 @@ class _Table(NamedTuple):
         )
 
 
-async def tidy_table(db: Database, rule: TableRule, *, blocks: int, rest: timedelta, now: bool) -> Tidied | None:
+async def tidy_table(db: Database, rule: TableRule, *, blocks: int, rest: timedelta, now: bool) -> Tidied:
     """Take one step of the round over a table, and keep its place in the same commit."""
     kind = f"table {rule.table}"
 
-    async def once(conn: Raw) -> Tidied | None:
+    async def once(conn: Raw) -> Tidied:
         async with conn.transaction(isolation="read_committed"):
-            place = await conn.fetchrow(db.in_schema(_PLACE), kind, now, rest)
-            if place is None:
-                if not await conn.fetchval(db.in_schema(MAKE), kind):
-                    return None
-                place = await conn.fetchrow(db.in_schema(_PLACE), kind, now, rest)
-            page = 0 if place is None else place["page"]
+            page = await conn.fetchval(db.in_schema(_PLACE), kind, now)
+            if page is None:
+                await conn.execute(db.in_schema(MAKE), kind)
+                page = await conn.fetchval(db.in_schema(_PLACE), kind, now)
+            if page is None:
+                behind = await conn.fetchval(db.in_schema(_BEHIND), kind)
+                return Tidied(0, is_over=True, behind=behind, is_idle=True)
             found = await _found(db, conn, rule)
             sql = db.in_schema(found.filled(_DELETE, page=page, blocks=blocks))
-            deleted = await conn.fetchval(sql, rule.older_than)
-            following = page + blocks
-            binds = (kind, True, rest, deleted, following >= found.pages, str(following))
-            return tidied(await conn.fetchrow(db.in_schema(_MOVE), *binds))
+            deleted, following = await conn.fetchval(sql, rule.older_than), page + blocks
+            binds = (True, rest, deleted, following >= found.pages, str(following))
+            return await take_step(db, conn, db.in_schema(_MOVE), kind, *binds)
 
     return await db.run(once)
 

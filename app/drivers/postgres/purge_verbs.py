@@ -24,7 +24,7 @@ class PurgeVerbs(Purging):
         batch: int = BATCH,
         rest: timedelta = NO_REST,
         now: bool = False,
-    ) -> Tidied | None:
+    ) -> Tidied:
         """Take one step of the round over a kind of rows."""
         if chore is Chore.JOBS:
             return await purge.tidy_ended(self._db, retention.ended, batch=batch, rest=rest, now=now)
@@ -32,7 +32,7 @@ class PurgeVerbs(Purging):
 
     async def tidy_table(
         self, rule: TableRule, *, blocks: int = 128, rest: timedelta = NO_REST, now: bool = False
-    ) -> Tidied | None:
+    ) -> Tidied:
         """Take one step of the round over a table of the application's."""
         return await purge_tables.tidy_table(self._db, rule, blocks=blocks, rest=rest, now=now)
 

@@ -1,0 +1,74 @@
+"""Dead letters: `GET /v1/dead-letters`, and the purge of old ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ...control.represent_purge import dead_group_document, dead_purge_document
+from ...domain.job import JobId
+from ..answers_dead import DeadLetterList, DeadLetterPurge
+from ..body import read_body, refuse_request_key
+from ..caller import Operator, Reader
+from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..replies import reply
+from ..requests import DeadPurgeBody
+from ..services import Services
+
+router = APIRouter(tags=["dead letters"])
+
+_GROUP = {
+    "name": "receipts.send",
+    "reason": "attempts_exhausted",
+    "error_type": "TimeoutError",
+    "error_code": None,
+    "count": 3,
+    "first_at": "2026-11-28T12:00:00Z",
+    "last_at": "2026-11-29T12:00:00Z",
+}
+_PURGED = {"dry_run": False, "count": 3, "is_complete": True, "next_after": None}
+_EXAMPLES = {
+    "old": {"older_than_ms": 2_592_000_000},
+    "count": {"older_than_ms": 2_592_000_000, "name": "receipts.send", "dry_run": True},
+}
+
+
+@router.get(
+    "/v1/dead-letters",
+    operation_id="listDeadLetters",
+    summary="List dead letters in groups",
+    response_model=None,
+    responses={200: answer(DeadLetterList, "Every group, most dead letters first.", {"items": [_GROUP]}), **problems()},
+)
+async def list_dead_letters(services: Services, identity: Reader) -> Response:
+    """Give dead letters by job type, reason and error, with their number and the times of the first and the last."""
+    groups = await services.purge.dead_letters(tenant=identity.tenant)
+    return reply({"items": [dead_group_document(group) for group in groups]})
+
+
+@router.post(
+    "/v1/dead-letters/purge",
+    operation_id="purgeDeadLetters",
+    summary="Delete old dead letters",
+    response_model=None,
+    responses={200: answer(DeadLetterPurge, "What was deleted, or would be.", _PURGED), **problems(has_body=True)},
+    openapi_extra=body(DeadPurgeBody, _EXAMPLES, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def purge_dead_letters(request: Request, services: Services, identity: Operator) -> Response:
+    """Delete dead letters older than an age, with their ledgers and runs; they cannot be retried any more.
+
+    A request works for a few seconds at most; while `is_complete` is false, send it again with `after`.
+    """
+    refuse_request_key(request)
+    sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
+    asked = sent.parse(DeadPurgeBody)
+    done = await services.purge.dead(
+        timedelta(milliseconds=asked.older_than_ms),
+        name=asked.name,
+        tenant=identity.tenant,
+        after=None if asked.after is None else JobId(asked.after),
+        dry=asked.dry_run,
+    )
+    return reply(dead_purge_document(done, dry=asked.dry_run))
