@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ SECOND = timedelta(seconds=1)
 WEEK = EndedRule(done=7 * DAY, dead=30 * DAY)
 
 
-async def ended(env: DriverEnv, state: State = State.CANCELLED, **fields: object) -> JobId:
+async def ended(env: DriverEnv, state: State = State.CANCELLED, **fields: Any) -> JobId:
     """Give a job that has just ended."""
     if state is State.CANCELLED:
         job_id = await env.enqueue(**fields)
@@ -37,9 +38,7 @@ async def left(env: DriverEnv, *job_ids: JobId) -> list[bool]:
     return [await env.driver.describe(job_id) is not None for job_id in job_ids]
 
 
-@pytest.mark.parametrize(
-    ("state", "kept"), [(State.DONE, 7 * DAY), (State.CANCELLED, 7 * DAY), (State.DEAD, 30 * DAY)]
-)
+@pytest.mark.parametrize(("state", "kept"), [(State.DONE, 7 * DAY), (State.CANCELLED, 7 * DAY), (State.DEAD, 30 * DAY)])
 async def test_a_job_goes_once_its_retention_is_over_and_not_at_the_instant(
     env: DriverEnv, state: State, kept: timedelta
 ) -> None:
@@ -85,7 +84,8 @@ async def test_an_operator_names_states_a_job_type_and_a_tenant(env: DriverEnv) 
 async def test_steps_go_on_behind_what_they_have_looked_at(env: DriverEnv) -> None:
     jobs = [await ended(env, State.DEAD if number % 2 else State.CANCELLED) for number in range(7)]
     await env.advance(8 * DAY)
-    steps, after = [], None
+    steps: list[tuple[int, int]] = []
+    after: JobId | None = None
     while not steps or after is not None:
         step = await env.driver.purge_ended(WEEK, after=after, batch=3)
         steps.append((step.looked, step.deleted))

@@ -23,7 +23,20 @@ from app.drivers.protocol import HeartbeatStore, JobDriver
 from app.drivers.schedules import ScheduleStore
 from app.outbox import passes
 from tests.conformance.runs import new_event
-from tests.faults.cuts import ends, enqueue, heart, outbox, repairs, runs, schedules, settle, upkeep, waits, worker
+from tests.faults.cuts import (
+    ends,
+    enqueue,
+    heart,
+    outbox,
+    purges,
+    repairs,
+    runs,
+    schedules,
+    settle,
+    upkeep,
+    waits,
+    worker,
+)
 from tests.faults.cuts.bench import Bench, bench_on
 from tests.faults.cuts.cell import Cell, Operation, play, statements_of
 from tests.faults.cuts.table import agree, commits, counts, lines
@@ -44,6 +57,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "wakes": waits.WAKES,
     "repairs": repairs.REPAIRS,
     "upkeep": upkeep.OPERATIONS,
+    "purges": purges.PURGES,
     "schedules": schedules.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
@@ -60,28 +74,16 @@ _CELLS = {
     "wakes": 100,
     "repairs": 100,
     "upkeep": 60,
+    "purges": 36,
     "schedules": 100,
 }
-_MODULES = (ends, enqueue, heart, outbox, repairs, runs, schedules, settle, upkeep, waits, worker)
+_MODULES = (ends, enqueue, heart, outbox, purges, repairs, runs, schedules, settle, upkeep, waits, worker)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
-    *("attempts", "database_time", "dead_letters", "describe", "drains", "due", "find", "finished_among", "forwarded"),
-    *(
-        "events",
-        "history",
-        "job_types",
-        "list",
-        "ping",
-        "queues",
-        "run",
-        "situation",
-        "stats",
-        "view",
-        "vitals",
-        "workers",
-    ),
-    *("now", "schedules", "standings"),
-    *("close", "heard", "listen", "open", "open_heartbeat", "stage_now", "until_finished"),
+    *("attempts", "close", "count_over", "count_table", "database_time", "dead_letters", "describe", "drains"),
+    *("due", "events", "find", "finished_among", "forwarded", "heard", "history", "job_types", "list"),
+    *("listen", "now", "open", "open_heartbeat", "ping", "queues", "run", "schedules", "situation"),
+    *("stage_now", "standings", "stats", "until_finished", "view", "vitals", "workers"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
 _PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer

@@ -1,6 +1,7 @@
 """`fork`: a new job of another's type and payload, its run beginning with the other's history up to a step.
 
-One transaction; the id is minted by the caller, so repeating a call whose reply was lost finds the job it made.
+One transaction and one snapshot, so that a purge of the first cannot take its history from between two statements. The
+id is minted by the caller, so repeating a call whose reply was lost finds the job it made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from .database import Database, Raw
 from .notify import notify
 from .resolve import IS_BEFORE, IS_KEPT
 from .rows import plain
-from .run_locks import looking
 
 _SOURCE = """
 select coalesce(j.run_id, j.id) as run_id, s.seq as ends, s.branch, s.number, s.ended_at
@@ -65,7 +65,7 @@ async def fork(
     run_id = RunId(uuid4())
 
     async def once(conn: Raw) -> RunId | None:
-        async with looking(conn):
+        async with conn.transaction(isolation="repeatable_read"):
             source = await conn.fetchrow(db.in_schema(_SOURCE), job_id, tenant, from_step)
             if source is None:
                 raise not_found(job_id)

@@ -8,15 +8,19 @@ in the SQL; they are looked up first, and Outlast's own tables are refused. The 
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from typing import NamedTuple
+
+import asyncpg
 
 from ...domain.errors import OutlastError, SettingsInvalid
 from ...domain.retention import TableRule, Tidied
 from .database import Database, Raw
 from .purge_mark import MAKE, MARK, MOVE, take_step
+from .tables import metadata
 
 _FIND = """
-select c.oid::int8 as oid, n.nspname, c.relkind = 'r' as is_table, format_type(a.atttypid, null) as kind,
+select n.nspname, c.relname, c.relkind = 'r' as is_table, format_type(a.atttypid, null) as kind,
   pg_relation_size(c.oid) / current_setting('block_size')::int as pages
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 left join pg_attribute a on a.attrelid = c.oid and a.attname = $2 and a.attnum > 0 and not a.attisdropped
@@ -78,7 +82,12 @@ async def tidy_table(db: Database, rule: TableRule, *, blocks: int, rest: timede
                 return Tidied(0, is_over=True, behind=behind, is_idle=True)
             found = await _found(db, conn, rule)
             sql = db.in_schema(found.filled(_DELETE, page=page, blocks=blocks))
-            deleted, following = await conn.fetchval(sql, rule.older_than), page + blocks
+            try:
+                deleted = await conn.fetchval(sql, rule.older_than)
+            except asyncpg.ForeignKeyViolationError as exc:
+                fix = "purge the table that refers to it first, or declare its key with on delete cascade"
+                raise _refusal(rule, "rows of another table refer to what would be deleted", fix) from exc
+            following = page + blocks
             binds = (True, rest, deleted, following >= found.pages, str(following))
             return await take_step(db, conn, db.in_schema(_MOVE), kind, *binds)
 
@@ -101,14 +110,20 @@ async def _found(db: Database, conn: Raw, rule: TableRule) -> _Table:
     row = await conn.fetchrow(_FIND, quoted, rule.column)
     if row is None:
         raise _refusal(rule, "there is no such table in the database of the jobs", "create it, or correct its name")
-    if row["nspname"] in {db.schema, *_SYSTEM}:
-        raise _refusal(rule, f"the schema {row['nspname']} is not the application's", "name a table of your own")
+    if row["nspname"] in _SYSTEM or (row["nspname"] == db.schema and row["relname"] in _own_tables()):
+        raise _refusal(rule, "it is not a table of the application's", "name a table of your own")
     if not row["is_table"]:
         raise _refusal(rule, "it is no plain table", "name its partitions, or the table behind the view")
     if row["kind"] not in _TIMES:
         what = "it has no such column" if row["kind"] is None else f"the column is a {row['kind']}"
         raise _refusal(rule, what, "name a column of type timestamptz, timestamp or date with column=")
     return _Table(quoted, _TIMES[row["kind"]].replace("{column}", f't."{rule.column}"'), row["pages"])
+
+
+@cache
+def _own_tables() -> frozenset[str]:
+    """Give Outlast's own; an application may have tables beside them, by a search path that leads there first."""
+    return frozenset(table.name for table in metadata().tables.values()) | {"alembic_version"}
 
 
 def _refusal(rule: TableRule, what: str, fix: str) -> OutlastError:
