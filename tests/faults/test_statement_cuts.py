@@ -74,7 +74,7 @@ _CELLS = {
     "wakes": 100,
     "repairs": 100,
     "upkeep": 60,
-    "purges": 36,
+    "purges": 72,
     "schedules": 100,
 }
 _MODULES = (ends, enqueue, heart, outbox, purges, repairs, runs, schedules, settle, upkeep, waits, worker)

@@ -116,7 +116,7 @@ def test_a_module_that_is_not_there_is_named(name: str) -> None:
         ("job('A JOB')", SettingsInvalid, "A JOB"),
         ("job('a.job', retry=RetryPolicy(backoff=1))", SettingsInvalid, "backoff"),
         ("job('a.job', limits=[Limit(4)])", NotImplementedYet, "Limit"),
-        ("job('a.job', retention=0)", NotImplementedYet, "retention"),
+        ("job('a.job', retention=0)", SettingsInvalid, "retention"),
         ("job('b.job')(job('a.job')(print))", JobNameTaken, "b.job"),
     ],
 )
