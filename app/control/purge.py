@@ -21,6 +21,7 @@ from ..jobs.describe import published_retentions
 
 # One request deletes for so long at most, and says where to go on.
 _REQUEST_SECONDS = 5.0
+_BATCH = 1000
 
 
 class PurgeStep(NamedTuple):
@@ -111,7 +112,7 @@ class PurgeControl:
         rule = EndedRule.older_than(older_than, states={State.DEAD}, name=name, tenant=tenant)
         purged, until = 0, self._monotonic() + _REQUEST_SECONDS
         while True:
-            step = await self._driver.purge_ended(rule, after=after, dry=dry)
+            step = await self._driver.purge_ended(rule, after=after, batch=_BATCH, dry=dry)
             purged, after = purged + step.deleted, step.next_after
             if after is None or self._monotonic() >= until:
                 return DeadPurge(purged=purged, next_after=after)
