@@ -37,6 +37,7 @@ from .control.waiting import ResultWaiters
 from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
 from .domain.outbox import RelayId
+from .domain.retention import Retention
 from .drivers.memory.clock import SystemClock
 from .drivers.memory.driver import MemoryDriver
 from .drivers.outbox import OutboxStore, outbox_of
@@ -254,7 +255,7 @@ def build_worker(
         drain=timedelta(seconds=settings.drain_seconds),
         cancel_grace=timedelta(seconds=settings.cancel_grace_seconds),
         purge_every=timedelta(seconds=settings.purge_seconds),
-        retention=settings.retention,
+        retention=build_retention(settings),
         result_max_bytes=settings.result_max_bytes,
         code_version=code_version(settings),
         host=socket.gethostname(),
@@ -270,6 +271,17 @@ def build_worker(
         roll=SystemRandom().random,
         client=client,
         on_drain_asked=on_drain_asked,
+    )
+
+
+def build_retention(settings: Settings) -> Retention:
+    """Build how long everything is kept that is over."""
+    return Retention(
+        done=timedelta(days=settings.retention_done_days),
+        dead=timedelta(days=settings.retention_dead_days),
+        source=timedelta(days=settings.source_retention_days),
+        event=timedelta(days=settings.event_retention_days),
+        record=timedelta(days=settings.record_retention_days),
     )
 
 

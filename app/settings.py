@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +16,6 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from .domain.errors import SettingsInvalid
-from .domain.retention import Retention
 
 PREFIX = "OUTLAST_"
 _SCHEMA = re.compile(r"^[a-z_][a-z0-9_]{0,40}$")
@@ -107,6 +105,7 @@ class Settings(BaseSettings):
     retention_dead_days: Days = Field(default=30.0, description="How long dead letters are kept.")
     source_retention_days: Days = Field(
         default=90.0,
+        ge=90,
         description="How long a published row of the outbox is remembered: 90 or more, and not less than any job.",
     )
     event_retention_days: Days = Field(
@@ -165,22 +164,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _sources_outlive_jobs(self) -> Settings:
-        try:
-            _ = self.retention
-        except SettingsInvalid as error:
-            raise ValueError(f"{error.cause}; {error.fix}") from error
+        longest = max(self.retention_done_days, self.retention_dead_days)
+        if self.source_retention_days < longest:
+            raise ValueError(
+                f"SOURCE_RETENTION_DAYS={self.source_retention_days:g} is less than the {longest:g} days for which ended"
+                f" jobs are kept: a row published again could make a second job; set it to {longest:g} or more"
+            )
         return self
-
-    @property
-    def retention(self) -> Retention:
-        """Give how long everything is kept that is over."""
-        return Retention(
-            done=timedelta(days=self.retention_done_days),
-            dead=timedelta(days=self.retention_dead_days),
-            source=timedelta(days=self.source_retention_days),
-            event=timedelta(days=self.event_retention_days),
-            record=timedelta(days=self.record_retention_days),
-        )
 
     @classmethod
     def read(cls, **overrides: object) -> Settings:

@@ -72,6 +72,7 @@ def with_schedules(db: str | None, verb: Callable[[ScheduleControl], Awaitable[T
 
 def with_purge(db: str | None, verb: Callable[[PurgeControl], Awaitable[T]]) -> T:
     """Run `verb` with the verbs of purging over the store at `db`, with the tables of the modules in OUTLAST_JOBS."""
+    from ..bootstrap import build_retention
     from ..control.purge import PurgeControl
     from ..jobs.registry import load_registry
     from ..settings import Settings
@@ -80,7 +81,7 @@ def with_purge(db: str | None, verb: Callable[[PurgeControl], Awaitable[T]]) -> 
     tables = load_registry(settings.jobs).tables
 
     def over(driver: JobDriver) -> Awaitable[T]:
-        return verb(PurgeControl(driver, retention=settings.retention, tables=tables))
+        return verb(PurgeControl(driver, retention=build_retention(settings), tables=tables))
 
     return asyncio.run(_with_driver(settings, over))
 

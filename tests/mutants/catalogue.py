@@ -3,7 +3,7 @@
 Each file's mutants are judged by the tests named with it, the likeliest to notice first. Here are the statements of a
 job's way through a worker and the low-water mark; `catalogue_beside` has the others,
 `catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps,
-`catalogue_schedules` those of schedules.
+`catalogue_schedules` those of schedules, `catalogue_purge` those of purges.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_looks import LOOKS
 from tests.mutants.catalogue_outbox import OUTBOX
+from tests.mutants.catalogue_purge import PURGES
 from tests.mutants.catalogue_runs import RUNS
 from tests.mutants.catalogue_schedules import SCHEDULES
 from tests.mutants.mutant import Case, Mutant, Target
@@ -297,5 +298,6 @@ TARGETS = (
     *OUTBOX,
     *RUNS,
     *SCHEDULES,
+    *PURGES,
 )
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

@@ -145,32 +145,6 @@ DUE_MARK = Target(
     ),
 )
 
-_OLD_KEYS = "ended and expires_at <= outlast.clock()\n  order by expires_at limit $1 for update skip locked"
-
-PURGE = Target(
-    _DRIVER + "purge.py",
-    (
-        _ROUTES_BESIDE,
-        *("tests/conformance/test_sweep.py", _RACES + "retry.py", _RACES + "beside.py"),
-        *("tests/postgres/test_plans_beside.py", "tests/postgres/test_maintenance.py"),
-        "tests/conformance/test_outbox_publish.py",
-    ),
-    (
-        Mutant("state", "f.state = $1 and ", "$1 >= 0 and "),
-        Mutant("age", " and f.finished_at < (select at from cut)"),
-        Mutant(
-            "not the ids that cannot be old",
-            "where f.job_id < (select (lpad(to_hex(ms), 12, '0') || repeat('0', 20))::uuid from cut)\n    and",
-            "where",
-        ),
-        Mutant("passes over a retry", "limit $3 for update skip locked", "limit $3 for update"),
-        Mutant("keys: ended", "where ended and expires_at <=", "where expires_at <="),
-        Mutant("keys: window over", " and expires_at <= outlast.clock()"),
-        Mutant("keys: passes over an enqueue", _OLD_KEYS, _OLD_KEYS.removesuffix(" skip locked")),
-        Mutant("sources: a day later", "outlast.clock() - interval '1 day'", "outlast.clock()"),
-    ),
-)
-
 KEYS = Target(
     _DRIVER + "keys.py",
     (
@@ -281,4 +255,4 @@ SMALL = (
     ),
 )
 
-BESIDE = (CANCEL, BUCKETS, EXPIRE, PROMOTE, DUE, DUE_MARK, PURGE, KEYS, *SMALL)
+BESIDE = (CANCEL, BUCKETS, EXPIRE, PROMOTE, DUE, DUE_MARK, KEYS, *SMALL)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import build_worker, quiet_telemetry
+from app.bootstrap import build_retention, build_worker, quiet_telemetry
 from app.cli.durations import duration
 from app.domain.errors import RequestInvalid, SettingsInvalid
 from app.domain.retention import Chore, EndedRule, Retention, TableRule
@@ -45,9 +45,11 @@ def test_a_source_as_long_as_its_job_is_enough() -> None:
 def test_settings_are_refused_at_the_start_by_their_names() -> None:
     with pytest.raises(SettingsInvalid, match="SOURCE_RETENTION_DAYS=90") as caught:
         Settings.read(retention_dead_days=100)
-    assert "OUTLAST_SOURCE_RETENTION_DAYS to 100" in caught.value.cause
-    settings = Settings.read(retention_done_days=0.5, retention_dead_days=100, source_retention_days=100)
-    assert (settings.retention.done, settings.retention.source) == (timedelta(hours=12), 100 * DAY)
+    assert "set it to 100 or more" in caught.value.cause
+    with pytest.raises(SettingsInvalid, match="OUTLAST_SOURCE_RETENTION_DAYS"):
+        Settings.read(source_retention_days=89)
+    given = build_retention(Settings.read(retention_done_days=0.5, retention_dead_days=100, source_retention_days=100))
+    assert (given.done, given.dead, given.source) == (timedelta(hours=12), 100 * DAY, 100 * DAY)
 
 
 def test_a_worker_does_not_start_with_a_job_type_that_outlives_its_sources(
