@@ -167,8 +167,8 @@ class Settings(BaseSettings):
         longest = max(self.retention_done_days, self.retention_dead_days)
         if self.source_retention_days < longest:
             raise ValueError(
-                f"SOURCE_RETENTION_DAYS={self.source_retention_days:g} is less than the {longest:g} days for which ended"
-                f" jobs are kept: a row published again could make a second job; set it to {longest:g} or more"
+                f"SOURCE_RETENTION_DAYS={self.source_retention_days:g} is less than the {longest:g} days for which"
+                f" ended jobs are kept: a row published again could make a second job; set it to {longest:g} or more"
             )
         return self
 

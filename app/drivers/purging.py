@@ -47,8 +47,9 @@ class PurgeStore(Protocol):
     ) -> Tidied:
         """Take one step of the round over a kind of rows, and keep its place in the same commit.
 
-        Looks at up to `batch` rows and deletes those that are over. After a round the kind rests for `rest`, and for
-        ten times as long as the round took. Idle: it rests (unless `now` is asked for), or another process is at it.
+        Looks at up to `batch` rows and deletes those that are over. After a round the kind rests for `rest`, or for
+        ten times as long as the round took if that is longer; not at all without a `rest`. Idle: it rests (unless
+        `now` is asked for), or another process is at it.
         Ended jobs go with their ledger, their run and their limits; a child whose live parent waits for it stays, and
         so do keys and sources within their windows. Events stay while a job that was enqueued before them is not done.
         """

@@ -29,6 +29,7 @@ from app.domain.outcome import (
     Snoozed,
     Suspended,
 )
+from app.domain.retention import Chore, Retention
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason, State
 from app.domain.step import NewWait
@@ -41,6 +42,8 @@ from tests.support.drivers import ERROR, NAME, QUEUE, new_worker
 T = TypeVar("T")
 
 LEASE_MS = 1500
+BRIEF = Retention(event=timedelta(seconds=1))
+BESIDE_JOBS = [chore for chore in Chore if chore is not Chore.JOBS]  # of those, done ones alone are purged here
 EVENT_KEYS = 5
 VERSIONS = ("1.0.0", "2.0.0")  # of the workers, and of nobody
 PUBLISHED = [JobTypeDoc(name=NAME, code_version=version, document="{}") for version in VERSIONS]
@@ -150,6 +153,7 @@ class Actor:
             lambda seat: seat.driver.promote(self.random.choice((3, 1000))),
             lambda seat: seat.driver.expire(self.random.choice((3, 1000))),
             lambda seat: seat.driver.purge(ended),
+            lambda seat: seat.driver.tidy(self.random.choice(BESIDE_JOBS), BRIEF, batch=20, now=True),
             lambda seat: seat.driver.wake(self.random.choice((3, 1000))),
             lambda seat: seat.driver.sweep_waits(),
             lambda seat: seat.driver.release_due(),

@@ -179,3 +179,16 @@ async def test_claims_beside_a_purge_of_a_million_get_all_their_rows(
     pages: Pages, lone_url: str, record_property: Record
 ) -> None:
     await _claims_beside_a_purge(pages, lone_url, record_property, rows=1_000_000, rounds=2_000)
+
+
+async def test_a_round_rests_ten_times_as_long_as_it_took(pages: Pages, lone_url: str) -> None:
+    """By the database's clock, its last step's own time included."""
+    await _pile_ended(pages, lone_url, 3_500)
+    driver, minimum = pages.meter.driver, timedelta(milliseconds=1)
+    while not (await driver.tidy(Chore.JOBS, Retention(), rest=minimum, now=True)).is_over:
+        pass
+    (row,) = await pages.connection.fetch(
+        "select rests_until - round_at as whole, outlast.clock() - round_at as took from outlast.purge_mark"
+        " where kind = 'jobs'"
+    )
+    assert minimum < row["whole"] <= 11 * row["took"]

@@ -95,7 +95,8 @@ o as materialized (
       order by id desc limit 1), m.after) as after,
     (select id from stop) as stop, (select count(*) from seen) < $4 as is_all
   from m),
-moved as (update outlast.purge_mark p set after = o.after from o where p.kind = $1)
+moved as (
+  update outlast.purge_mark p set after = o.after from o where p.kind = $1 and p.after is distinct from o.after)
 select o.after, o.stop, o.is_all, outlast.clock() as now from o"""  # noqa: S608  a code of our own
 _DONE_MARK = "events: jobs done"
 

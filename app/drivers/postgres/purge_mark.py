@@ -18,7 +18,7 @@ m as materialized (
   where p.kind = $1 and ($2::boolean or p.rests_until <= outlast.clock()) for update skip locked)"""
 
 # Of a CTE `o` with a row when `m` has one: whether the round is over, else its last key; the lowest worker that a row
-# which stays still names. A round that took one step took no time.
+# which stays still names. The last step's own time counts, too: it may have walked over much that lies dead.
 MOVE = f"""
 moved as (
   update outlast.purge_mark p set after = case when not o.is_over then o.last end,
@@ -27,8 +27,9 @@ moved as (
     low = case when not o.is_over then least(p.low, o.low) end,
     lowest = case when o.is_over then coalesce(least(p.low, o.low), 2147483647) else p.lowest end,
     rests_until = case when o.is_over
-      then outlast.clock()
-        + greatest($3::interval, {REST_FACTOR} * (outlast.clock() - coalesce(p.began_at, outlast.clock())))
+      then outlast.clock() + case when $3::interval > interval '0' then greatest($3, {REST_FACTOR} * (
+        outlast.clock() - coalesce(p.began_at, outlast.clock()) + clock_timestamp() - statement_timestamp()))
+        else interval '0' end
       else p.rests_until end
   from o where p.kind = $1
   returning p.round_at)
