@@ -98,6 +98,24 @@ async def test_a_report_of_a_drain_goes_after_its_retention_and_its_worker_with_
     async with env.driver.open_heartbeat() as heartbeat:
         await heartbeat.report_drain(DrainReport(worker_id=worker, reason="SIGTERM", lasted=SECOND, runs=()))
     await env.driver.close_worker(worker)
-    await env.advance(10 * DAY)
-    assert await tidied(env, Retention(record=9 * DAY, source=200 * DAY, done=DAY)) == 1
+    brief = Retention(record=9 * DAY)
+    await env.advance(9 * DAY)
+    assert await tidied(env, brief) == 0
+    assert [view.worker_id for view in await env.driver.drains(limit=10)] == [worker]
+    await env.advance(SECOND)
+    assert await env.driver.count_over(Chore.DRAINS, brief) == 1
+    assert await tidied(env, brief) == 1
     assert await env.driver.drains(limit=10) == ()
+
+
+async def test_a_worker_stays_while_a_report_of_its_drain_names_it(env: DriverEnv) -> None:
+    """The report shows its host."""
+    worker = await left(env)
+    await env.advance(5 * DAY)
+    async with env.driver.open_heartbeat() as heartbeat:
+        await heartbeat.report_drain(DrainReport(worker_id=worker, reason="SIGTERM", lasted=SECOND, runs=()))
+    await env.advance(5 * DAY)
+    assert await tidied(env, Retention(record=9 * DAY)) == 0
+    assert [view.worker_id for view in await env.driver.drains(limit=10)] == [worker]
+    await env.advance(5 * DAY)
+    assert await tidied(env, Retention(record=9 * DAY)) == 1

@@ -61,7 +61,7 @@ async def test_a_round_that_is_killed_in_a_step_goes_on_where_it_was(arena: Aren
     killed = await arena._seat()
     await killed.begin()
     assert (await killed.driver.tidy(Chore.JOBS, BRIEF, batch=2)).deleted == 2
-    await arena.fetch("select pg_terminate_backend($1)", killed.pid)
+    await arena.fetch("select pg_terminate_backend($1, 5000)", killed.pid)
     with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
         await killed.connection.execute("select 1")
     (mark,) = await arena.fetch("select after, began_at from outlast.purge_mark where kind = 'jobs'")
