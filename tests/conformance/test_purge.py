@@ -107,11 +107,11 @@ async def test_a_dry_run_counts_what_would_go_and_deletes_nothing(env: DriverEnv
 # --- what stays
 
 
-async def _called(env: DriverEnv) -> tuple[JobId, JobId]:
+async def _called(env: DriverEnv, **fields: Any) -> tuple[JobId, JobId]:
     """Give a suspended parent and its child, which ended without anybody telling the parent."""
     worker = await enlist(env)
     there = await env.enqueue(CHILD, key="k")
-    held = await env.running(worker)
+    held = await env.running(worker, **fields)
     await suspend(env, held, a_call(a_child(held, key="k")))
     child = await claim_child(env, worker, there)
     await env.driver.settle([Settlement(child.token, Completed(result="8"), is_child=False)])
@@ -131,11 +131,12 @@ async def test_a_child_stays_while_its_parent_has_not_heard_of_its_end(env: Driv
 
 async def test_a_child_does_not_stay_for_a_parent_that_has_ended(env: DriverEnv) -> None:
     """Or two runs that waited for each other until they died would both stay for ever."""
-    parent, child = await _called(env)
-    await env.driver.cancel(parent, reason="enough")
+    parent, child = await _called(env, deadline=DAY)
     await env.advance(8 * DAY)
-    assert (await env.driver.purge_ended(WEEK)).deleted == 2
-    assert await left(env, parent, child) == [False, False]
+    assert len(await env.driver.expire()) == 1
+    assert await state_of(env, parent) is State.DEAD
+    assert (await env.driver.purge_ended(WEEK)).deleted == 1
+    assert await left(env, parent, child) == [True, False]
 
 
 async def test_a_key_whose_window_outlives_the_job_still_dedupes_after_a_round(env: DriverEnv) -> None:

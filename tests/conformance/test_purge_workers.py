@@ -56,17 +56,18 @@ async def test_a_worker_that_lives_stays(env: DriverEnv) -> None:
 
 async def test_a_worker_stays_while_an_ended_job_names_it(env: DriverEnv) -> None:
     """The ledger shows where the job ran."""
-    worker = await env.register(host="host-z")
-    job_id = await env.enqueue()
-    held = await env.claim_one(worker)
-    await env.close_attempt(held.token, Completed())
-    await env.driver.close_worker(worker)
+    jobs = []
+    for host in ("host-y", "host-z"):
+        worker = await env.register(host=host)
+        jobs.append(await env.enqueue())
+        await env.close_attempt((await env.claim_one(worker)).token, Completed())
+        await env.driver.close_worker(worker)
     long = Retention(done=200 * DAY, dead=200 * DAY, source=200 * DAY, record=90 * DAY)
     await env.advance(100 * DAY)
     assert await tidied(env, long) == 0
-    assert [attempt.host for attempt in await env.ledger(job_id)] == ["host-z"]
+    assert [attempt.host for job_id in jobs for attempt in await env.ledger(job_id)] == ["host-y", "host-z"]
     await env.advance(102 * DAY)
-    assert await tidied(env, long) == 1
+    assert await tidied(env, long) == 2
 
 
 async def test_a_workers_row_outlives_the_shortest_time_a_job_is_kept(env: DriverEnv) -> None:
