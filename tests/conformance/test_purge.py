@@ -260,3 +260,13 @@ async def test_keys_of_one_instant_go_in_one_round(env: DriverEnv) -> None:
     while not (step := await env.driver.tidy(Chore.KEYS, Retention(), batch=2)).is_over:
         deleted += step.deleted
     assert deleted + step.deleted == 5
+
+
+async def test_the_next_round_looks_again_at_what_stayed(env: DriverEnv) -> None:
+    dead, cancelled = await ended(env, State.DEAD), await ended(env)
+    await env.advance(8 * DAY)
+    step = await env.driver.tidy(Chore.JOBS, Retention())
+    assert (step.deleted, step.is_over) == (1, True)
+    await env.advance(30 * DAY)
+    assert (await env.driver.tidy(Chore.JOBS, Retention())).deleted == 1
+    assert await left(env, dead, cancelled) == [False, False]

@@ -12,7 +12,7 @@ _WAITED_FOR = "\n    and not exists (\n      select from outlast.wait w where w.
 PURGES = (
     Target(
         _DRIVER + "purge.py",
-        (*_TESTS, "tests/postgres/test_maintenance.py", "tests/postgres/test_plans_beside.py"),
+        (*_TESTS, "tests/conformance/test_purge_workers.py", "tests/postgres/test_maintenance.py"),
         (
             Mutant("state", "where s.state = any($11::smallint[])\n", "where $11::smallint[] is not null\n"),
             Mutant("a job type's own retention", "coalesce(own.kept, case", "coalesce(case"),
