@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from app.domain.drain import DrainReport
 from app.domain.job import WorkerId
-from app.domain.outcome import Completed
+from app.domain.outcome import Completed, DeadLettered
 from app.domain.retention import Chore, Retention
-from tests.support.drivers import DriverEnv, new_job
+from app.domain.state import DeadReason
+from tests.support.drivers import ERROR, DriverEnv, new_job
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -68,6 +69,19 @@ async def test_a_worker_stays_while_an_ended_job_names_it(env: DriverEnv) -> Non
     assert [attempt.host for job_id in jobs for attempt in await env.ledger(job_id)] == ["host-y", "host-z"]
     await env.advance(102 * DAY)
     assert await tidied(env, long) == 2
+
+
+async def test_workers_stay_while_dead_letters_name_them_that_a_round_has_passed_over(env: DriverEnv) -> None:
+    for _ in range(2):
+        worker = await env.register()
+        outcome = DeadLettered(error=ERROR, reason=DeadReason.TERMINAL)
+        await env.close_attempt((await env.running(worker)).token, outcome)
+        await env.driver.close_worker(worker)
+    retention = Retention(dead=200 * DAY, source=200 * DAY)
+    await env.advance(100 * DAY)
+    assert await tidied(env, retention) == 0
+    await env.advance(101 * DAY)
+    assert await tidied(env, retention) == 2
 
 
 async def test_a_workers_row_outlives_the_shortest_time_a_job_is_kept(env: DriverEnv) -> None:
