@@ -13,7 +13,22 @@ from typing import Annotated
 import typer
 
 from ..domain.errors import OutlastError
-from . import database, dev, doctor, drain, events, explain, jobs, outbox, purge, runs, schedules, serve, traces, workers
+from . import (
+    database,
+    dev,
+    doctor,
+    drain,
+    events,
+    explain,
+    jobs,
+    outbox,
+    purge,
+    runs,
+    schedules,
+    serve,
+    traces,
+    workers,
+)
 from .report import exit_code_of, fail
 
 app = typer.Typer(
