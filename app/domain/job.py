@@ -153,6 +153,7 @@ class Counters(NamedTuple):
 class ClaimedJob(NamedTuple):
     """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock.
 
+    `is_limited`: it has one of the places of a queue that lets only so many of its jobs run.
     Its ids may be of a store's own class of UUIDs, equal to the plain ones; what a body sees is made plain.
     """
 
@@ -177,6 +178,7 @@ class ClaimedJob(NamedTuple):
     traceparent: str | None = None
     tags: tuple[str, ...] = ()
     meta: str | None = None
+    is_limited: bool = False
 
     @property
     def must_run_alone(self) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import NewType, TypeGuard
 from uuid import UUID
 
+from .errors import QueueFull
 from .fault import OutlastError
 from .job import Enqueued, JobId, NewJob
 from .json_text import KIB, JsonLimits, decode
@@ -27,6 +28,11 @@ SOURCE_KEPT = timedelta(days=90)
 SOURCE_MARGIN = timedelta(days=1)
 # Counting stops here: a backlog is not counted to its end by everyone who looks.
 MOST_COUNTED = 10_000
+
+# A row for a full queue rests for a part of the time it has waited so far, between these.
+SHORTEST_DEFERRAL = timedelta(seconds=1)
+LONGEST_DEFERRAL = timedelta(minutes=1)
+DEFERRAL_PART = 4
 
 STALE = "it was claimed once and is older than 90 days: whether it was published cannot be known any more"
 
@@ -87,10 +93,14 @@ class UnpublishedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one pass of a relay did. `is_full`: it took as many rows as it may, so there may be more."""
+    """What one pass of a relay did. `is_full`: it took as many rows as it may, so there may be more.
+
+    `deferred` rows are for queues that take in no more now: they stay, and are tried again later.
+    """
 
     published: int = 0
     deduped: int = 0
+    deferred: int = 0
     quarantined: tuple[Refusal, ...] = ()
     is_full: bool = False
 
@@ -118,6 +128,7 @@ class QuarantinedRow:
 class OutboxView:
     """The outbox in one snapshot. Counts stop at `MOST_COUNTED`; `items` are the newest quarantined rows.
 
+    `deferred` rows wait for a queue that was full.
     `lag` is the age of the oldest row that is neither published nor quarantined, zero without one.
     """
 
@@ -127,6 +138,7 @@ class OutboxView:
     lag: timedelta
     oldest_at: datetime | None
     items: tuple[QuarantinedRow, ...] = ()
+    deferred: int = 0
 
 
 def refusal_of(row: StagedRow, error: OutlastError) -> Refusal:
@@ -151,6 +163,16 @@ def unfit(row: StagedRow) -> Refusal | None:
 def is_refused_for_ever(error: BaseException) -> TypeGuard[OutlastError]:
     """Say whether publishing the same row again would end the same way."""
     return isinstance(error, OutlastError) and not error.retryable and error.code not in _PASSING
+
+
+def is_for_full_queue(error: object) -> TypeGuard[QueueFull]:
+    """Say whether a row's queue takes in no more for now: the row stays, and neither it nor the others have failed."""
+    return isinstance(error, QueueFull)
+
+
+def deferral_of(age: timedelta) -> timedelta:
+    """Give how long a row that has waited for `age` rests before it is tried again."""
+    return min(max(age / DEFERRAL_PART, SHORTEST_DEFERRAL), LONGEST_DEFERRAL)
 
 
 def is_of_the_row(error: BaseException) -> bool:

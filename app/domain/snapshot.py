@@ -109,7 +109,10 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """One queue: what is in it by state, how old its oldest ready job is, and whether it is paused."""
+    """One queue: what is in it by state, how old its oldest ready job is, whether it is paused, and its limits.
+
+    `concurrency` bounds how many of its jobs run in the fleet, `max_depth` how many ready and delayed ones it takes in.
+    """
 
     name: str
     depth: dict[State, int]
@@ -117,6 +120,9 @@ class QueueView:
     paused_at: datetime | None = None
     paused_by: str | None = None
     pause_reason: str | None = None
+    paused_until: datetime | None = None
+    concurrency: int | None = None
+    max_depth: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +243,8 @@ class Due:
 
     `promote_in` and `wake_in` are the times to the next delayed job and to the next end of a wait, None without one;
     a `wake` has something to do when that is zero or less.
-    `must_release`: held or handed-back jobs have somewhere else to go now.
+    `must_release`: held or handed-back jobs have somewhere else to go now. `resume_in` is the time until the next pause
+    of a queue is over.
     """
 
     promote_in: timedelta | None
@@ -245,6 +252,7 @@ class Due:
     must_reap: bool
     wake_in: timedelta | None = None
     must_release: bool = False
+    resume_in: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

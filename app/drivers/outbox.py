@@ -59,7 +59,8 @@ class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
     async def publish(self, batch: int) -> Pass:
         """Publish up to `batch` staged rows into the jobs of the same database, in one transaction.
 
-        Rows the store refuses for ever are quarantined by it; the others are published all the same.
+        Rows the store refuses for ever are quarantined by it, rows for full queues deferred; the others are published
+        all the same.
         """
         ...
 
@@ -75,12 +76,22 @@ class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
         """Put rows aside with what refused them. Fenced. Gives the number put aside."""
         ...
 
+    async def defer(self, relay_id: RelayId, ids: Sequence[OutboxId]) -> int:
+        """Let rows rest whose queues are full; `recover` stages them again. Fenced. Gives the number deferred.
+
+        Nothing was published of them, so it does not count as a claim of theirs that may have been.
+        """
+        ...
+
     async def release(self, relay_id: RelayId) -> int:
         """Stage again whatever this relay still has claimed. Gives the number of rows."""
         ...
 
     async def recover(self) -> int:
-        """Stage again the rows of relays whose lease has passed; any relay, no leader. Gives the number of rows."""
+        """Stage again the rows of relays whose lease has passed; any relay, no leader. Gives the number of rows.
+
+        Those that were deferred and have rested are staged again, too, and not counted.
+        """
         ...
 
     # --- operators and readers

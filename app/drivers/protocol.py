@@ -31,6 +31,7 @@ from .capabilities import Capabilities
 from .fleet import FleetStore
 from .purging import PurgeQuery as PurgeQuery  # noqa: PLC0414 - a word of this vocabulary
 from .purging import PurgeStore
+from .queues import QueueStore
 from .reading import ReadStore
 from .runs import RunStore
 
@@ -98,7 +99,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(FleetStore, PurgeStore, ReadStore, RunStore, Protocol):
+class JobDriver(FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol):
     """A store of jobs, and of the workers that run them."""
 
     @property
@@ -126,7 +127,7 @@ class JobDriver(FleetStore, PurgeStore, ReadStore, RunStore, Protocol):
         A key held by another job (live, or ended within its window) gives that job's id with `deduped`, or
         `JOB_DUPLICATE` (detail `existing_id`) under `on_conflict="error"`, or `IDEMPOTENCY_MISMATCH` (detail
         `existing_id`) when the fingerprint differs. A known `source_id` (90 days) gives the first job, deduped.
-        Repeating the same id is safe.
+        A new job for a queue at its maximum depth is refused with `QUEUE_FULL`. Repeating the same id is safe.
         """
         ...
 
@@ -154,8 +155,9 @@ class JobDriver(FleetStore, PurgeStore, ReadStore, RunStore, Protocol):
     async def claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
         """Take ready jobs: priority, then resumed before new, then the order of becoming ready.
 
-        Never from paused queues, never names the worker does not know; nothing for a worker whose lease has passed or
-        that is closed. `QUEUES_EMPTY` without a share. Committed synchronously: a token that came back is on disk.
+        Never from paused queues, never more of a queue than may run at once, never names the worker does not know;
+        nothing for a worker whose lease has passed or that is closed. `QUEUES_EMPTY` without a share. Committed
+        synchronously: a token that came back is on disk.
         """
         ...
 
@@ -199,7 +201,8 @@ class JobDriver(FleetStore, PurgeStore, ReadStore, RunStore, Protocol):
 
         The halves are fenced apart: a superseded settlement leaves the claim, and either worker's lease only its own.
         They fail together. What a settlement makes ready may be left to a later claim. After a failure the settlements
-        may be repeated, and the claim has to be reconciled.
+        may be repeated, and the claim has to be reconciled. Where a settlement frees a place of a limited queue the two
+        may be two commits.
         """
         ...
 
@@ -264,14 +267,6 @@ class JobDriver(FleetStore, PurgeStore, ReadStore, RunStore, Protocol):
         retried fresh or from a step. `JOB_STATE_CONFLICT` in another state (detail `state`), `JOB_DUPLICATE` when its
         key is taken, `JOB_NOT_FOUND`, `NOT_FOUND` for a step the run has not recorded.
         """
-        ...
-
-    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
-        """Stop claims from a queue at once; running jobs go on. Pausing a paused queue keeps the first pause."""
-        ...
-
-    async def resume_queue(self, queue: str) -> None:
-        """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
         ...
 
     async def database_time(self) -> datetime:

@@ -17,6 +17,7 @@ from ..domain.errors import NotImplementedYet
 from ..domain.event import Emitted, EventQuery, EventView, NewEvent
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, RunId, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ..domain.queue import QueueChange, QueueFacts
 from ..domain.reason import Situation
 from ..domain.retention import Chore, EndedRule, Purged, Retention, TableRule, Tidied
 from ..domain.snapshot import (
@@ -241,10 +242,18 @@ class RefusedDriver:
     async def queues(self) -> tuple[QueueView, ...]:
         raise self._refusal()
 
-    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
+    async def pause_queue(
+        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+    ) -> None:
         raise self._refusal()
 
     async def resume_queue(self, queue: str) -> None:
+        raise self._refusal()
+
+    async def set_queue(self, queue: str, change: QueueChange) -> None:
+        raise self._refusal()
+
+    async def queue_facts(self, queue: str) -> QueueFacts:
         raise self._refusal()
 
     async def workers(self) -> tuple[WorkerView, ...]:

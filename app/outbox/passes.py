@@ -9,10 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..domain.job import Enqueued
-from ..domain.outbox import Pass, Refusal, RelayId, StagedRow, failure_of, is_of_the_row, summed, unfit
+from ..domain.outbox import (
+    Pass,
+    Refusal,
+    RelayId,
+    StagedRow,
+    failure_of,
+    is_for_full_queue,
+    is_of_the_row,
+    summed,
+    unfit,
+)
 from ..drivers.outbox import OutboxStore
 from ..drivers.protocol import JobDriver
 
@@ -66,12 +77,7 @@ class DriverPasses:
         claimed = await self._outbox.claim(self._relay_id, batch)
         done = await self._publish(claimed.rows) if claimed.rows else Pass()
         self._is_doubtful = False
-        return Pass(
-            published=done.published,
-            deduped=done.deduped,
-            quarantined=done.quarantined,
-            is_full=claimed.is_full,
-        )
+        return replace(done, is_full=claimed.is_full)
 
     async def leave(self) -> None:
         """Hand back what a failed pass may have left claimed."""
@@ -89,26 +95,29 @@ class DriverPasses:
             else:
                 refusals.append(refusal)
         answers: list[tuple[StagedRow, Enqueued]] = []
+        full: list[StagedRow] = []
         failure: BaseException | None = None
         for row, verdict in zip(fit, await self._enqueue(fit), strict=True):
             if isinstance(verdict, Enqueued):
                 answers.append((row, verdict))
+            elif is_for_full_queue(verdict):
+                full.append(row)
             elif is_of_the_row(verdict):
                 refusals.append(failure_of(row, verdict))
             else:
                 failure = failure or verdict
-        await self._let_go(answers, refusals)
+        await self._let_go(answers, refusals, full)
         if failure is not None:
             raise failure
         published, deduped = summed(answers)
-        return Pass(published=published, deduped=deduped, quarantined=tuple(refusals))
+        return Pass(published=published, deduped=deduped, deferred=len(full), quarantined=tuple(refusals))
 
     async def _enqueue(self, rows: Sequence[StagedRow]) -> Sequence[Enqueued | BaseException]:
         """Enqueue all at once, or each by itself when one is refused: it must not refuse the others."""
         try:
             return await self._driver.enqueue_many([row.job for row in rows])
         except Exception as error:
-            if not is_of_the_row(error):
+            if not (is_of_the_row(error) or is_for_full_queue(error)):
                 raise
         few = asyncio.Semaphore(_AT_ONCE)
 
@@ -118,8 +127,12 @@ class DriverPasses:
 
         return await asyncio.gather(*map(one, rows), return_exceptions=True)
 
-    async def _let_go(self, answers: Sequence[tuple[StagedRow, Enqueued]], refusals: Sequence[Refusal]) -> None:
+    async def _let_go(
+        self, answers: Sequence[tuple[StagedRow, Enqueued]], refusals: Sequence[Refusal], full: Sequence[StagedRow]
+    ) -> None:
         if answers:
             await self._outbox.end(self._relay_id, [row.id for row, _ in answers])
         if refusals:
             await self._outbox.quarantine(self._relay_id, refusals)
+        if full:
+            await self._outbox.defer(self._relay_id, [row.id for row in full])

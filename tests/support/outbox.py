@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from app.domain.job import JobId, NewJob
 from app.domain.outbox import OutboxId, OutboxView, Pass, RelayId
 from app.drivers.memory.driver import MemoryDriver
-from app.drivers.memory.outbox import MemoryTransaction
+from app.drivers.memory.outbox_rows import MemoryTransaction
 from app.drivers.outbox import OutboxStore, outbox_of
 from app.drivers.postgres.database import create_engine
 from app.outbox.passes import DriverPasses, Passes, SharedPasses

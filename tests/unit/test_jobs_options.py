@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.errors import RequestInvalid
 from app.drivers.memory.driver import MemoryDriver
-from app.drivers.memory.outbox import MemoryTransaction
+from app.drivers.memory.outbox_rows import MemoryTransaction
 from app.jobs import Client, JobHandle, job, use_client
 from app.jobs.request import EnqueueRequest
 

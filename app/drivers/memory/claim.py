@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import merge
@@ -39,16 +40,17 @@ def claim_at(store: Store, request: ClaimRequest, now: datetime) -> tuple[Claime
     worker = store.workers.get(request.worker_id)
     if worker is None or not worker.is_alive(now):
         return ()
-    chosen = _chosen(store, request, worker.about.code_version)
+    chosen = _chosen(store, request, worker.about.code_version, now)
     return tuple(_open(store, job_id, request.worker_id, now) for job_id in chosen)
 
 
-def _chosen(store: Store, request: ClaimRequest, version: str) -> list[JobId]:
+def _chosen(store: Store, request: ClaimRequest, version: str, now: datetime) -> list[JobId]:
     """Walk the named queues as one, by `(rank, seq)`, and take what there is room for.
 
     A job that was handed back is for workers of its version; its claim ends that, wherever it goes afterwards.
     """
-    room = {share.queue: share.room for share in request.shares if is_open(store, share.queue)}
+    open_ones = (share for share in request.shares if is_open(store, share.queue, now))
+    room = {share.queue: min(share.room, places(store, share.queue)) for share in open_ones}
     chosen: list[JobId] = []
     for job_id in _in_order(store, room):
         if len(chosen) >= request.room:
@@ -60,9 +62,15 @@ def _chosen(store: Store, request: ClaimRequest, version: str) -> list[JobId]:
     return chosen
 
 
-def is_open(store: Store, queue: str) -> bool:
+def is_open(store: Store, queue: str, now: datetime) -> bool:
     """Say whether claims from a queue are not stopped."""
-    return queue not in store.pauses
+    return store.pause_of(queue, now) is None
+
+
+def places(store: Store, queue: str) -> int:
+    """Give how many more of a queue's jobs may run in the whole fleet: any number where it has no limit."""
+    most = store.concurrency.get(queue)
+    return sys.maxsize if most is None else most - store.running_of(queue)
 
 
 def fits(store: Store, job_id: JobId, names: frozenset[str], version: str, *, alone_ok: bool) -> bool:
@@ -112,4 +120,5 @@ def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> Cl
         traceparent=job.traceparent,
         tags=job.tags,
         meta=job.meta,
+        is_limited=job.queue in store.concurrency,
     )

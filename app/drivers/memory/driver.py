@@ -55,12 +55,13 @@ from . import (
 from .clock import SystemClock
 from .outbox import MemoryOutbox
 from .purge import MemoryPurges
+from .queues import MemoryQueues
 from .runs import MemoryRuns
 from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryRuns, MemoryPurges):
+class MemoryDriver(MemoryRuns, MemoryPurges, MemoryQueues):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -235,14 +236,6 @@ class MemoryDriver(MemoryRuns, MemoryPurges):
     async def queues(self) -> tuple[QueueView, ...]:
         """Give every queue."""
         return overview.queues(self._store)
-
-    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
-        """Stop claims from a queue."""
-        overview.pause_queue(self._store, queue, by=by, reason=reason)
-
-    async def resume_queue(self, queue: str) -> None:
-        """Let claims from a queue begin again."""
-        overview.resume_queue(self._store, queue)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """Give live workers and those that left lately."""

@@ -13,6 +13,7 @@ from uuid import UUID
 from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError, RequestInvalid
 from ...domain.job import Counters, Enqueued, JobId, NewJob, RunId
 from ...domain.outbox import SOURCE_KEPT
+from ...domain.queue import queue_full
 from .rows import Envelope, Key, Source, SourceId, Wait, Waiting
 from .store import Store
 
@@ -20,10 +21,15 @@ MAX_BATCH = 50_000
 
 
 class _Draft:
-    """A batch in the making: every look-up sees the rows and the jobs of the batch so far."""
+    """A batch in the making: every look-up sees the rows and the jobs of the batch so far.
 
-    def __init__(self, store: Store, now: datetime) -> None:
+    `is_part`: its jobs belong to work that was taken in before, so that no queue is too full for them.
+    """
+
+    def __init__(self, store: Store, now: datetime, *, is_part: bool = False) -> None:
         self.now = now
+        self._store = store
+        self._is_part = is_part
         self.fresh: dict[JobId, Envelope] = {}
         self.envelopes: ChainMap[JobId, Envelope] = ChainMap(self.fresh, store.envelopes)
         self.fresh_keys: dict[UUID, Key] = {}
@@ -37,6 +43,7 @@ class _Draft:
         Raises:
             JobDuplicate: its key is taken and the request wants to know.
             IdempotencyMismatch: its key is taken by a job with another payload.
+            QueueFull: it is new, and its queue is at its maximum depth.
         """
         if job.source_id is not None and job.source_id in self.sources:
             return self._answer(self.sources[job.source_id].job_id, is_deduped=True)
@@ -45,6 +52,7 @@ class _Draft:
             return self._answer(job.id, is_deduped=False, key=key)
         if key is not None and key.is_taken(self.now):
             return self._deduped(job, key)
+        self._refuse_full(job.queue)
         self._keep(job)
         return self._answer(job.id, is_deduped=False, key=self.keys.get(job.key_hash) if job.key_hash else None)
 
@@ -53,6 +61,14 @@ class _Draft:
         if job.source_id is not None:  # a republish finds this job even after its key is free again
             self.sources[job.source_id] = self._source(key.job_id)
         return self._answer(key.job_id, is_deduped=True, key=key)
+
+    def _refuse_full(self, queue: str) -> None:
+        most = None if self._is_part else self._store.max_depth.get(queue)
+        if most is None:
+            return
+        fresh = sum(envelope.job.queue == queue for envelope in self.fresh.values())
+        if self._store.depth_of(queue) + fresh >= most:
+            raise queue_full(queue, most)
 
     def _keep(self, job: NewJob) -> None:
         now = self.now
@@ -89,14 +105,18 @@ def enqueue(store: Store, job: NewJob) -> Enqueued:
     Raises:
         JobDuplicate: its key is taken and the request wants to know.
         IdempotencyMismatch: its key is taken by a job with another payload.
+        QueueFull: its queue is at its maximum depth.
     """
     with store.statement() as now:
         return enqueue_at(store, now, job)
 
 
-def enqueue_at(store: Store, now: datetime, job: NewJob) -> Enqueued:
-    """Store one job within a statement that began already. Raises what `enqueue` raises."""
-    (answer,) = enqueue_all_at(store, now, (job,))
+def enqueue_at(store: Store, now: datetime, job: NewJob, *, is_part: bool = False) -> Enqueued:
+    """Store one job within a statement that began already. Raises what `enqueue` raises.
+
+    `is_part`: it belongs to work that was taken in before; no queue is too full for it.
+    """
+    (answer,) = enqueue_all_at(store, now, (job,), is_part=is_part)
     return answer
 
 
@@ -105,13 +125,14 @@ def enqueue_all_at(
     now: datetime,
     jobs: Sequence[NewJob],
     *,
+    is_part: bool = False,
     refuse: Callable[[tuple[Enqueued, ...]], None] = lambda _: None,
 ) -> tuple[Enqueued, ...]:
     """Store all or none within a statement that began already; `refuse` may raise when it has seen the answers.
 
     Raises what `enqueue` raises.
     """
-    draft = _Draft(store, now)
+    draft = _Draft(store, now, is_part=is_part)
     answers = tuple(draft.add(job) for job in jobs)
     refuse(answers)
     _merge(store, draft)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
+from datetime import datetime
 
 from ...domain.job import JobId
 from ...domain.reason import MOST_AHEAD, PauseView, PinView, Situation
-from .claim import fits, is_open
+from .claim import fits, is_open, places
 from .overview import workers_at
 from .read import described
 from .rows import Ready
@@ -26,7 +27,7 @@ def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation |
         return Situation(
             at=now,
             job=replace(job, payload=None, result=None),
-            is_claimable=ready is not None and _is_claimable(store, job_id, ready),
+            is_claimable=ready is not None and _is_claimable(store, job_id, ready, now),
             pause=_pause(store, job.queue),
             pin=None if ready is None else _pin(ready),
             ahead=0 if ready is None else _ahead(store, job_id, ready),
@@ -35,11 +36,12 @@ def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation |
         )
 
 
-def _is_claimable(store: Store, job_id: JobId, ready: Ready) -> bool:
+def _is_claimable(store: Store, job_id: JobId, ready: Ready, now: datetime) -> bool:
     """Ask the claim's own conditions for a worker that serves queue, name and version and runs nothing else."""
     job = store.envelopes[job_id].job
     version = "" if ready.pin is None else ready.pin.version
-    return is_open(store, job.queue) and fits(store, job_id, frozenset({job.name}), version, alone_ok=True)
+    has_place = is_open(store, job.queue, now) and places(store, job.queue) > 0
+    return has_place and fits(store, job_id, frozenset({job.name}), version, alone_ok=True)
 
 
 def _pause(store: Store, queue: str) -> PauseView | None:

@@ -25,12 +25,12 @@ def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, t
     with store.statement() as now:
         envelope = envelope_for(store, job_id, tenant)
         if new_id in store.envelopes:
-            return enqueue_at(store, now, _job(envelope.job, new_id))
+            return enqueue_at(store, now, _job(envelope.job, new_id), is_part=True)
         kept = store.runs.steps_of(envelope.run_id)
         dropped = [] if from_step is None else steps_from(store, envelope, from_step)
         kept = kept[: len(kept) - len(dropped)]
         failed = kept_before(store, envelope, next(iter(dropped), None))
-        answer = enqueue_at(store, now, _job(envelope.job, new_id))
+        answer = enqueue_at(store, now, _job(envelope.job, new_id), is_part=True)
         run_id = RunId(
             uuid4()
         )  # a first claim of a run that is its job's own finds nothing recorded, and need not look

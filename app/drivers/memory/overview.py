@@ -1,4 +1,4 @@
-"""The store as a whole: counts, queues and their pauses, workers, published job types."""
+"""The store as a whole: counts, queues, workers, published job types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 
 from ...domain.snapshot import JobTypeDoc, QueueView, Stats, WorkerView
 from ...domain.state import State
-from ..protocol import Wake
-from .rows import Pause, Ready, Worker
+from .rows import Ready, Worker
 from .store import Store
 
 # How long a worker that left stays in the list.
@@ -25,22 +24,9 @@ def stats(store: Store) -> Stats:
 
 
 def queues(store: Store) -> tuple[QueueView, ...]:
-    """Give every queue that has jobs or is paused, by name; see `JobDriver.queues`."""
+    """Give every queue that has jobs or a setting, by name; see `JobDriver.queues`."""
     with store.statement() as now:
         return _queues(store, now)
-
-
-def pause_queue(store: Store, queue: str, *, by: str, reason: str | None) -> None:
-    """Stop claims from a queue; the first pause stands. See `JobDriver.pause_queue`."""
-    with store.statement() as now:
-        store.pauses.setdefault(queue, Pause(at=now, by=by, reason=reason))
-
-
-def resume_queue(store: Store, queue: str) -> None:
-    """Let claims from a queue begin again; see `JobDriver.resume_queue`."""
-    with store.statement():
-        if store.pauses.pop(queue, None) is not None:
-            store.bell.add(Wake.READY)
 
 
 def workers(store: Store) -> tuple[WorkerView, ...]:
@@ -75,12 +61,13 @@ def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:
         depths[queue][store.state(job_id)] += 1
         if isinstance(token, Ready):
             oldest[queue] = min(token.since, oldest.get(queue, now))
-    names = sorted({*depths, *store.pauses})
+    paused = {queue for queue in store.pauses if store.pause_of(queue, now) is not None}
+    names = sorted({*depths, *paused, *store.concurrency, *store.max_depth})
     return tuple(_queue_view(store, name, depths[name], oldest.get(name), now) for name in names)
 
 
 def _queue_view(store: Store, name: str, depth: Counter[State], oldest: datetime | None, now: datetime) -> QueueView:
-    pause = store.pauses.get(name)
+    pause = store.pause_of(name, now)
     return QueueView(
         name=name,
         depth={state: depth[state] for state in State},
@@ -88,6 +75,9 @@ def _queue_view(store: Store, name: str, depth: Counter[State], oldest: datetime
         paused_at=None if pause is None else pause.at,
         paused_by=None if pause is None else pause.by,
         pause_reason=None if pause is None else pause.reason,
+        paused_until=None if pause is None else pause.until,
+        concurrency=store.concurrency.get(name),
+        max_depth=store.max_depth.get(name),
     )
 
 

@@ -221,15 +221,6 @@ class Drained:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """Why nothing is claimed from a queue."""
-
-    at: datetime
-    by: str
-    reason: str | None
-
-
 SourceId: TypeAlias = UUID
 
 

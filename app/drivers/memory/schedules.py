@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from ...domain.errors import NotFound
+from ...domain.errors import NotFound, QueueFull
 from ...domain.job import JobId, NewJob
 from ...domain.outbox import is_of_the_row
 from ...domain.schedule import (
@@ -194,7 +194,7 @@ class MemorySchedules:
         try:
             return self._enqueue(planned.job, planned.at, now)
         except Exception as error:
-            if not is_of_the_row(error):
+            if not (is_of_the_row(error) or isinstance(error, QueueFull)):
                 raise
             return refused(planned.at, error)
 

@@ -19,6 +19,7 @@ from ...domain.clock import Clock
 from ...domain.errors import DriverUnavailable, Internal
 from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
 from ...domain.ledger import FIRST_KEPT, LAST_KEPT
+from ...domain.queue import Pause
 from ...domain.retention import Chore
 from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
@@ -29,7 +30,6 @@ from .rows import (
     Envelope,
     Finished,
     Key,
-    Pause,
     Ready,
     Rest,
     Running,
@@ -59,6 +59,8 @@ class Store:
         self.drains: dict[WorkerId, Drained] = {}
         self.job_types: dict[str, JobTypeDoc] = {}
         self.pauses: dict[str, Pause] = {}
+        self.concurrency: dict[str, int] = {}
+        self.max_depth: dict[str, int] = {}
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
         self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
@@ -105,6 +107,8 @@ class Store:
         if isinstance(token, Ready):
             insort(self._lanes[self.queue_of(job_id)], (token.rank, token.seq, job_id))
             self.bell.add(Wake.READY)
+        if isinstance(before, Running) and self.queue_of(job_id) in self.concurrency:
+            self.bell.add(Wake.READY)  # for those that wait for its place
         if isinstance(token, Waiting):
             self.bell.add(Wake.DELAYED)
         if isinstance(token, Finished):
@@ -141,6 +145,21 @@ class Store:
     def queue_of(self, job_id: JobId) -> str:
         """Give the queue a job belongs to."""
         return self.envelopes[job_id].job.queue
+
+    def running_of(self, queue: str) -> int:
+        """Count a queue's claims, whoever has them."""
+        return sum(self.queue_of(job) == queue for job, _ in self.running())
+
+    def depth_of(self, queue: str) -> int:
+        """Count a queue's ready and delayed jobs."""
+        return sum(
+            isinstance(token, Ready | Waiting) and self.queue_of(job) == queue for job, token in self.tokens.items()
+        )
+
+    def pause_of(self, queue: str, now: datetime) -> Pause | None:
+        """Give a queue's pause unless it is over."""
+        pause = self.pauses.get(queue)
+        return None if pause is None or pause.is_over(now) else pause
 
     def rank(self, job_id: JobId, lane: int = LANE_NEW) -> int:
         """Give a job's place in its queue's order for a lane."""

@@ -46,7 +46,7 @@ def store_children(store: Store, settlements: Sequence[Settlement], now: datetim
         if wait.child is not None and _is_new(store, settlement.token.job_id, wait)
     }
     stored = enqueue_all_at(
-        store, now, tuple(new.values()), refuse=lambda answers: _refuse_circles(store, new, answers)
+        store, now, tuple(new.values()), is_part=True, refuse=lambda answers: _refuse_circles(store, new, answers)
     )
     store.runs.called.update(
         answer.id for answer, child in zip(stored, new.values(), strict=True) if answer.id != child.id

@@ -1,8 +1,9 @@
 """Claim: take ready tokens in order and open an attempt on each, in one statement.
 
 Owns the order (rank, then sequence, across queues), the gate on the worker's own row, and what is passed over: paused
-queues and names the worker does not know. Looks by the low-water marks, and feeds them. Called by the claim loop;
-claims whose reply was lost are `release`'s.
+queues and names the worker does not know. Of queues that let only so many of their jobs run it finds how many are next,
+and leaves them to `claim_limited`. Looks by the low-water marks, and feeds them. Called by the claim loop; claims whose
+reply was lost are `release`'s.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any, TypeAlias
 from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob
 from ..protocol import ClaimRequest
-from .claimable import fits, not_paused
+from .claim_limited import quotas_of, under_locks
+from .claimable import PLACES, fits
 from .database import Database, Raw
 from .low_water import Horizon, Stretch
 from .names import name_ids
 from .pinned import names_of, true_name
+from .queues import PAUSED
 from .rows import claimed_job
 from .set_aside import set_aside
 
@@ -28,7 +31,16 @@ _LOOKS = 4
 # What a claim waits for before it looks; statements that do more put in front of it what has to be over by then.
 MAY_CLAIM = """
 (select lost_at is null and closed_at is null and lease_until > outlast.clock() from outlast.worker where id = $1)"""
-_NOT_PAUSED = not_paused("s.queue")
+# What the row of each queue says, read once; a queue without limits has none. How many run is counted for those alone
+# that are limited. The count only says where to look: what is taken there is counted again, under a lock.
+_GATE = f"""
+gate as materialized (
+  select s.queue, least(s.room, $5::int, l.places) as room, l.places is not null as is_limited
+  from {{asked}}
+  left join lateral (
+    select {PAUSED} as is_paused, {PLACES} as places
+    from outlast.queue q where q.name = s.queue offset 0) l on true
+  where {MAY_CLAIM} and l.is_paused is not true)"""  # noqa: S608  fragments of our own
 
 # A queue's tokens in claim order, above the low-water marks of this process: stretch by stretch, each one way down the
 # index. The nested loop keeps the order of the stretches, and stops when it has enough.
@@ -40,24 +52,29 @@ r.queue = g.queue and (r.rank, r.seq) > (g.rank, g.seq) and r.rank < g.ends
 
 # One queue: its index is in claim order, so tokens are locked as they are met and locked ones are stepped over.
 _ONE_QUEUE = f"""
-s as materialized (select ($2::text[])[1] as queue, least(($3::int[])[1], $5::int) as n),
-quota as materialized (select queue, case when {MAY_CLAIM} and {_NOT_PAUSED} then n else 0 end as n from s),
-plan as materialized (select 0 as n)"""  # noqa: S608  fragments of this module
+{_GATE.strip().replace("{asked}", "(select ($2::text[])[1] as queue, ($3::int[])[1] as room) s")},
+quota as materialized (select queue, room as n from gate where not is_limited),
+plan as materialized (
+  select 0 as n, (select gate.queue || ' ' || room from gate where is_limited and room > 0) as limited)"""  # noqa: S608  same
 
 # Several: the heads of all are merged without a lock to see how many of each are next; then so many are locked. Locking
 # every queue's head up to its room would hide tokens from other workers that this one does not take.
 _QUEUES = f"""
+{_GATE.strip().replace("{asked}", "unnest($2::text[], $3::int[]) s(queue, room)")},
 h as materialized (
-  select x.* from unnest($2::text[], $3::int[]) s(queue, room)
+  select x.*, s.is_limited from gate s
   cross join lateral (
     select y.* from {_STRETCHES} cross join lateral (
       select r.queue, r.rank, r.seq from outlast.ready r
-      where {_WITHIN.strip()} limit least(s.room, $5::int)) y
-    where g.queue = s.queue limit least(s.room, $5::int)) x
-  where {MAY_CLAIM} and {_NOT_PAUSED}),
-quota as materialized (
-  select queue, count(*)::int as n from (select queue from h order by rank, seq limit $5::int) x group by queue),
-plan as materialized (select coalesce(sum(n), 0)::int as n from quota)"""  # noqa: S608  fragments of this module
+      where {_WITHIN.strip()} limit s.room) y
+    where g.queue = s.queue limit s.room) x),
+nx as materialized (
+  select queue, is_limited, count(*)::int as n
+  from (select queue, is_limited from h order by rank, seq limit $5::int) x group by queue, is_limited),
+quota as materialized (select queue, n from nx where not is_limited),
+plan as materialized (
+  select (select coalesce(sum(n), 0)::int from quota) as n,
+    (select string_agg(queue || ' ' || nx.n, ',') from nx where is_limited) as limited)"""  # noqa: S608  same
 
 _TAKE = """
 pick as materialized (
@@ -81,11 +98,12 @@ TAKING_MANY = f"{_QUEUES.strip()},{_TAKE}"
 
 # The envelope is read by a lateral with one sane plan, and outer: an inner join that finds nothing would leave a claim
 # that nobody knows of.
-# The row without a job comes first, in columns lent by their type: how many were planned stands in `name_id`, when it
-# was in `created_at`, and where the claim stands among transactions in `seq` (xmin) and `timeout_ms` (xid; one that
-# took nothing asks for no id). `settled` is for statements that do more. Rows are read by place: `rows.claimed_job`.
+# The row without a job comes first, in columns lent by their type: how many were planned stands in `name_id`, of which
+# limited queues how many are next in `queue`, when it was in `created_at`, and where the claim stands among
+# transactions in `seq` (xmin) and `timeout_ms` (xid; one that took nothing asks for no id). `settled` is for statements
+# that do more. Rows are read by place: `rows.claimed_job`.
 TAKEN = """
-select null::uuid as job_id, null::text as queue, null::smallint as rank,
+select null::uuid as job_id, limited as queue, null::smallint as rank,
   pg_snapshot_xmin(pg_current_snapshot())::text::bigint as seq, n as name_id, null::smallint as attempt,
   null::int as claim_no, null::smallint as crashes, null::smallint as interrupts, null::text as tenant,
   null::text as payload, null::smallint as max_attempts, null::smallint as max_crashes, outlast.clock() as created_at,
@@ -104,6 +122,8 @@ from t left join lateral (select * from outlast.job j where j.id = t.job_id offs
 _TAKEN = TAKEN.replace("{settled}", "null::bigint[]")
 CLAIM_ONE = f"with {TAKING_ONE}{_TAKEN}"
 CLAIM_MANY = f"with {TAKING_MANY}{_TAKEN}"
+# Of limited queues alone, for who has their locks.
+CLAIM_LIMITED = CLAIM_MANY.replace("where not is_limited)", "where is_limited)")
 
 # Places of columns: of every row (a tenant has every envelope), of the first, and of what `settled` adds to the first.
 JOB, QUEUE, RANK, SEQ, TENANT = 0, 1, 2, 3, 9
@@ -150,21 +170,49 @@ async def claim_by(db: Database, request: ClaimRequest, *, first: Look | None) -
             break
         asked = (request.worker_id, list(open_queues), list(open_queues.values()), ids, total, request.alone_ok)
         head, *taken = await _looked(db, request, first if first and turn == 0 else look, asked)
+        quotas = quotas_of(head[QUEUE])
+        taken_there = await _take_limited(db, request, quotas, ids) if quotas else []
         at = head[AT]
-        whole = [row for row in taken if row[TENANT] is not None]
+        whole = [row for row in (*taken, *taken_there) if row[TENANT] is not None]
         found += [
             (row[RANK], row[SEQ], claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=at))
             for row in whole
         ]
-        if len(whole) < len(taken):
-            bare = [(row[JOB], row[SEQ]) for row in taken if row[TENANT] is None]
+        if taken_there:
+            found = _marked(db, found, {row[SEQ] for row in taken_there})
+        count = len(taken) + len(taken_there)
+        if len(whole) < count:
+            bare = [(row[JOB], row[SEQ]) for row in (*taken, *taken_there) if row[TENANT] is None]
             await set_aside(db, request.worker_id, bare)
-        elif head[PLANNED] <= len(taken):
+        elif head[PLANNED] + sum(quotas.values()) <= count:
             break
         for row in whole:
             room[row[QUEUE]] -= 1
+        if len(taken_there) < sum(quotas.values()):
+            room |= dict.fromkeys(quotas, 0)  # others were there first, or are at it: what is left is for other queues
     found.sort()  # no two have one sequence
     return tuple([job for _, _, job in found])
+
+
+def _marked(
+    db: Database, found: list[tuple[int, int, ClaimedJob]], limited: set[int]
+) -> list[tuple[int, int, ClaimedJob]]:
+    """Mark the claims that have places of limited queues."""
+    db.limited.began(limited)
+    return [(rank, seq, job._replace(is_limited=True) if seq in limited else job) for rank, seq, job in found]
+
+
+async def _take_limited(db: Database, request: ClaimRequest, quotas: dict[str, int], ids: list[int]) -> list[Any]:
+    """Take of limited queues what is still free of their places, at most these numbers of jobs."""
+    counts = list(quotas.values())
+    asked = (request.worker_id, list(quotas), counts, ids, sum(counts), request.alone_ok)
+
+    async def look(_is_one: bool, binds_on: BindsOn) -> list[Any]:  # noqa: FBT001 - see `Look`
+        sql = db.in_schema(CLAIM_LIMITED)
+        rows = await under_locks(db, list(quotas), lambda conn: conn.fetch(sql, *binds_on(conn)))
+        return [None] if rows is None else rows
+
+    return (await _looked(db, request, look, asked))[1:]
 
 
 async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[Any, ...]) -> list[Any]:

@@ -6,10 +6,18 @@ statement. Used by `claim` and `explain`.
 
 from __future__ import annotations
 
+from .queues import PAUSED
 
-def not_paused(queue: str) -> str:
-    """Give the condition that claims from a queue, an expression, are not stopped."""
-    return f"not exists (select from outlast.queue q where q.name = {queue} and q.paused_at is not null)"
+
+# Of a row of `queue` called q: how many more of its jobs may run, null without a limit.
+PLACES = """case when q.concurrency is not null then greatest(q.concurrency - (
+        select count(*) from outlast.running r where r.queue = q.name), 0)::int end"""
+
+
+def is_open(queue: str) -> str:
+    """Give the condition that a queue, an expression, is not paused and has a place for one more running job."""
+    return f"""not exists (
+  select from outlast.queue q where q.name = {queue} and ({PAUSED} or {PLACES} = 0))"""  # noqa: S608  of ours
 
 
 def fits(names: str, alone_ok: str) -> str:

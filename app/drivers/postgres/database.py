@@ -25,6 +25,7 @@ from .called import Called
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
 from .due_mark import DueMark
 from .hand import Hand, Taken
+from .limited import Limited
 from .low_water import LowWater
 from .pooler import learn_types_if_pooled
 from .ringer import Ringer
@@ -140,6 +141,7 @@ class Database:
         # The code of workers, which never changes, and the names they claim, by how many names were known then.
         self.versions: dict[int, str] = {}
         self.claimed_names: dict[tuple[frozenset[str], str], tuple[int, frozenset[str]]] = {}
+        self.limited = Limited()
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
         self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
         self.wake_mark = DueMark(monotonic=time.monotonic, roll=self._roll)

@@ -58,11 +58,12 @@ from . import (
     workers,
 )
 from .database import Database
-from .enqueue_lane import EnqueueLane
+from .enqueue_lane import EnqueueLanes
 from .examine import examine
 from .look_verbs import LookVerbs
 from .outbox import PostgresOutbox
 from .purge_verbs import PurgeVerbs
+from .queues import QueueVerbs
 from .run_verbs import RunVerbs
 from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
@@ -70,7 +71,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs):
+class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.
@@ -88,7 +89,7 @@ class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs):
         self.outbox = PostgresOutbox(self._db, rings=self._db)
         self._finishes = Finishes(self)
         self.schedules = PostgresSchedules(self._db)
-        self._lane = EnqueueLane(lambda jobs: enqueue.store_each(self._db, jobs))
+        self._lanes = EnqueueLanes(lambda jobs: enqueue.store_each(self._db, jobs), self._db.limited.depth)
         self._listen_url = listen_url
         self._owns_engine = owns_engine
         self._capabilities = _CAPABILITIES
@@ -114,7 +115,7 @@ class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs):
         """Refuse every call from now on. An engine that was not handed over is its owner's to dispose of."""
         self.outbox.ring_on(None)
         await self._finishes.close()
-        await self._lane.close()
+        await self._lanes.close()
         await self._steps.close()
         await self._db.close()
         if self._owns_engine:
@@ -135,7 +136,7 @@ class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs):
 
     async def enqueue(self, job: NewJob) -> Enqueued:
         """Store one job."""
-        return await enqueue.enqueue(self._db, self._lane, job)
+        return await enqueue.enqueue(self._db, self._lanes, job)
 
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
         """Store many, all or none."""
@@ -273,14 +274,6 @@ class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs):
     async def queues(self) -> tuple[QueueView, ...]:
         """Give every queue."""
         return await stats.queues(self._db)
-
-    async def pause_queue(self, queue: str, *, by: str, reason: str | None = None) -> None:
-        """Stop claims from a queue."""
-        await stats.pause_queue(self._db, queue, by=by, reason=reason)
-
-    async def resume_queue(self, queue: str) -> None:
-        """Let claims begin again."""
-        await stats.resume_queue(self._db, queue)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """Give the workers."""

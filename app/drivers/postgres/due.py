@@ -23,7 +23,9 @@ select (select w.due_at from outlast.waiting w
   exists (select from outlast.worker where {LAPSED})
     or exists (select from outlast.running r where {ORPHANED}) as must_reap,
   (select v.due_at from outlast.wait v where v.due_at >= $2 order by v.due_at limit 1) - outlast.clock() as wake_in,
-  {MUST_RELEASE.strip()} as must_release"""  # noqa: S608  fragments of our own
+  {MUST_RELEASE.strip()} as must_release,
+  (select min(q.paused_until) from outlast.queue q where q.paused_until > outlast.clock()) - outlast.clock()
+    as resume_in"""  # noqa: S608  fragments of our own
 
 
 async def due(db: Database) -> Due:
@@ -43,4 +45,5 @@ async def due(db: Database) -> Due:
         must_reap=row["must_reap"],
         wake_in=min(row["wake_in"] or timedelta(), timedelta()) if has_ended else row["wake_in"],
         must_release=row["must_release"],
+        resume_in=row["resume_in"],
     )

@@ -1,7 +1,8 @@
 """Enqueue: envelopes, first tokens, keys and sources in one statement; refusals and lost races are its answers.
 
 Owns the choice of the statement and its repetition: a key or source that moved while it ran is read again until there
-is a row or a job that holds it. Limits, fingerprints and templates are admission's. Called by every producer.
+is a row or a job that holds it. Queues with a maximum depth are counted by `enqueue_limited` first. Limits of payloads,
+fingerprints and templates are admission's. Called by every producer.
 """
 
 from __future__ import annotations
@@ -14,26 +15,30 @@ from ..protocol import Wake
 from .database import Database, Raw
 from .enqueue_batch import Batch, HalfWonError, stored
 from .enqueue_columns import is_plain, plain_columns
-from .enqueue_lane import EnqueueLane
-from .enqueue_statements import ENQUEUE, ENQUEUE_PLAIN, KNOWN_IDS, REMEMBER_SOURCES
+from .enqueue_lane import EnqueueLanes
+from .enqueue_limited import LimitedError, Rooms, limited_among
+from .enqueue_statements import ENQUEUE, ENQUEUE_COUNTED, ENQUEUE_PLAIN, KNOWN_IDS, REMEMBER_SOURCES
 from .names import name_ids
 from .notify import notify
 from .sqlstate import Taken
 
 MAX_BATCH = 50_000
+# Of the short statement, which stores all or nothing.
+NOTHING_STORED = "INSERT 0 0"
 # Each repetition means that somebody else committed in between.
 _TRIES = 10
 
 
-async def enqueue(db: Database, lane: EnqueueLane, job: NewJob) -> Enqueued:
+async def enqueue(db: Database, lanes: EnqueueLanes, job: NewJob) -> Enqueued:
     """Store one job, durable when this returns; repeating the same id is safe.
 
     Raises:
         JobDuplicate: its key is taken and `on_conflict` is `error`.
         IdempotencyMismatch: its key belongs to a job with another payload.
+        QueueFull: it is new, and its queue is at its maximum depth.
     """
     if job.key is None or job.source_id is None:
-        return await lane.enqueue(job)
+        return await lanes.of(job.queue).enqueue(job)
     # Key and source are two rows to win: only a transaction can give one back when the other is lost.
     batch = await _store(db, (job,), is_atomic=True)
     return batch.in_order()[0]
@@ -68,11 +73,18 @@ async def store_each(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued | O
 
 
 async def store_within(
-    db: Database, conn: Raw, jobs: Sequence[NewJob], names: Mapping[str, int], *, is_repeated: bool = False
+    db: Database,
+    conn: Raw,
+    jobs: Sequence[NewJob],
+    names: Mapping[str, int],
+    *,
+    is_repeated: bool = False,
+    is_part: bool = False,
 ) -> tuple[Enqueued | OutlastError, ...]:
     """Store jobs inside a transaction that somebody else commits, each answered or refused by itself.
 
-    Whoever commits notifies. `is_repeated`: an id that is there already is this very job.
+    Whoever commits notifies. `is_repeated`: an id that is there already is this very job. `is_part`: they belong to
+    work that was taken in before, so that no queue is too full for them.
 
     Raises:
         HalfWonError: the transaction has to begin again.
@@ -81,16 +93,26 @@ async def store_within(
     batch = Batch(jobs, names)
     if is_repeated:
         batch.repeated(await conn.fetch(db.in_schema(KNOWN_IDS), *batch.ids()))
-    await _send(db, conn, batch)
+    if is_part:
+        await _send_all(db, conn, batch)
+    else:
+        await _send(db, conn, batch, rooms=Rooms(db, conn))
     return batch.verdicts()
 
 
 async def _store_plain(db: Database, jobs: Sequence[NewJob]) -> bool:
-    """Store a batch by the short statement, all or none; False: an id is there already, or stands twice."""
+    """Store a batch by the short statement, all or none.
+
+    False: an id is there already or stands twice, or a queue has a maximum depth.
+    """
+    if limited_among(db, {job.queue for job in jobs}):
+        return False
     columns = plain_columns(jobs, await name_ids(db, {job.name for job in jobs}))
     try:
-        await db.run(lambda conn: conn.fetch(db.in_schema(ENQUEUE_PLAIN), *columns))
+        tag = await db.run(lambda conn: conn.execute(db.in_schema(ENQUEUE_PLAIN), *columns))
     except Taken:
+        return False
+    if tag == NOTHING_STORED:
         return False
     await notify(db, Wake.READY)
     return True
@@ -103,38 +125,82 @@ async def _store(
     names = await name_ids(db, {job.name for job in jobs})
     tries = int(is_repeated)
 
+    is_limited = bool(limited_among(db, {job.queue for job in jobs}))
+
     async def once(conn: Raw) -> Batch:
         batch = Batch(jobs, names)
         if tries:
             # An id that is there already is this very job: an earlier call ended without its caller knowing how.
             batch.repeated(await conn.fetch(db.in_schema(KNOWN_IDS), *batch.ids()))
-        if is_atomic:
+        if is_atomic or is_limited:
             async with conn.transaction():
-                await _send(db, conn, batch)
-                batch.refuse(is_many=is_many)
+                await _send(db, conn, batch, rooms=Rooms(db, conn))
+                if is_atomic:
+                    batch.refuse(is_many=is_many)
         else:
-            await _send(db, conn, batch)
+            await _send(db, conn, batch, rooms=None)
         return batch
 
     batch = None
     while batch is None:
         try:
             batch = await db.run(once)
+        except LimitedError:
+            is_limited = True  # it takes a transaction to count and to store
         except (Taken, HalfWonError):
             tries += 1
             if tries >= _TRIES:
                 raise
+    await _ring(db, batch)
+    return batch
+
+
+async def _ring(db: Database, batch: Batch) -> None:
     if batch.has_ready:
         await notify(db, Wake.READY)
     if batch.has_delayed:
         await notify(db, Wake.DELAYED)
-    return batch
 
 
-async def _send(db: Database, conn: Raw, batch: Batch) -> None:
-    """Send until every job is answered or refused; what lost a race is sent again and finds the winner."""
+async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -> None:
+    """Send until every job is answered or refused; what lost a race is sent again and finds the winner.
+
+    Without `rooms`, outside a transaction, nothing can be counted.
+
+    Raises:
+        LimitedError: it has to be counted; nothing was stored of what was pending.
+    """
+    if rooms is not None:
+        await rooms.open(batch.queues())
     while batch.is_pending:
-        batch.read(await conn.fetch(db.in_schema(ENQUEUE), *batch.columns()))
+        columns = batch.columns()
+        if rooms is not None and rooms.are_open:
+            if not await rooms.fit(batch, columns):
+                continue
+            rooms.took(batch.read(await conn.fetch(db.in_schema(ENQUEUE_COUNTED), *columns)))
+            continue
+        rows = await conn.fetch(db.in_schema(ENQUEUE), *columns)
+        limited = rows[-1]["limited"] if rows else None
+        if limited is None:
+            batch.read(rows)
+            continue
+        db.limited.depth.update(limited)
+        if rooms is None:
+            raise LimitedError
+        await rooms.open(batch.queues())
+    if rooms is not None:
+        await rooms.close()
+    await _remember(db, conn, batch)
+
+
+async def _send_all(db: Database, conn: Raw, batch: Batch) -> None:
+    """Send likewise, whatever is in the queues."""
+    while batch.is_pending:
+        batch.read(await conn.fetch(db.in_schema(ENQUEUE_COUNTED), *batch.columns()))
+    await _remember(db, conn, batch)
+
+
+async def _remember(db: Database, conn: Raw, batch: Batch) -> None:
     sources, holders = batch.sources_to_remember()
     if sources:
         # A republish must find this job even after the key that led here is free again.

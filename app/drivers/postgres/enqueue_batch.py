@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError
 from ...domain.job import Enqueued, JobId, NewJob, RunId
+from ...domain.queue import queue_full
 from .database import Row
 from .enqueue_columns import Column, all_columns
 from .rows import plain
@@ -58,8 +59,30 @@ class Batch:
         jobs = [self._jobs[index] for index in self._sent]
         return all_columns(jobs, self._names, places=self._sent, hashes=[self._hashes[index] for index in self._sent])
 
-    def read(self, rows: Iterable[Row]) -> None:
-        """Take the answers of a round. Whatever the statement does not speak of is stored.
+    def queues(self) -> set[str]:
+        """Give the queues of the pending jobs."""
+        return {self._jobs[index].queue for index in self._pending}
+
+    def sent(self) -> list[tuple[int, str]]:
+        """Give the jobs of the round that `columns` has given last, by index, and their queues."""
+        return [(index, self._jobs[index].queue) for index in self._sent]
+
+    def found(self, rows: Iterable[Row]) -> None:
+        """Answer or refuse jobs of the round that are held already, before it is sent."""
+        for row in rows:
+            self._found(row["ord"], row)
+        self._settle_pending()
+
+    def refuse_full(self, indexes: Iterable[int], max_depth: int) -> None:
+        """Refuse jobs for which their queue has no room."""
+        for index in indexes:
+            self._refusals[index] = queue_full(self._jobs[index].queue, max_depth)
+        self._settle_pending()
+
+    def read(self, rows: Iterable[Row]) -> list[str]:
+        """Take the answers of a round, and give the queues of its new jobs, one for each.
+
+        Whatever the statement does not speak of is stored.
 
         Raises:
             HalfWonError: a job must be taken back.
@@ -76,14 +99,17 @@ class Batch:
                     raise HalfWonError
                 case _:
                     lost.add(row["ord"])
+        new: list[str] = []
         for index in self._sent:
             if index not in lost and index not in self._answers and index not in self._refusals:
+                new.append(self._jobs[index].queue)
                 self._answers[index] = _own(self._jobs[index], expires_at=expiries.get(index))
                 job = self._jobs[index]
                 # Whether `run_at` has passed is the server's to say: it may be either.
                 self.has_ready |= job.delay is None
                 self.has_delayed |= job.delay is not None or job.run_at is not None
         self._settle_pending()
+        return new
 
     def repeated(self, rows: Iterable[Row]) -> None:
         """Answer jobs whose ids are stored already as the call that stored them was."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from ...domain.errors import DriverUnavailable, OutlastError
@@ -110,6 +111,23 @@ class EnqueueLane:
                 answer.set_exception(verdict)
             else:
                 answer.set_result(verdict)
+
+
+class EnqueueLanes:
+    """Two lanes: jobs of queues that have to be counted first hold up no others. `limited` are those known."""
+
+    def __init__(self, store: Store, limited: AbstractSet[str]) -> None:
+        self._plain = EnqueueLane(store)
+        self._counted = EnqueueLane(store)
+        self._limited = limited
+
+    def of(self, queue: str) -> EnqueueLane:
+        """Give the lane of a queue."""
+        return self._counted if self._limited and queue in self._limited else self._plain
+
+    async def close(self) -> None:
+        """Close both."""
+        await asyncio.gather(self._plain.close(), self._counted.close())
 
 
 def refuse_callers(callers: Sequence[tuple[Any, asyncio.Future[Any]]], when: str, fix: str) -> None:

@@ -32,14 +32,21 @@ _INTO_READY = """
   insert into outlast.ready(queue, rank, seq, job_id, name_id, moved, since)
   select queue, priority * 2 + 1, seq, id, name_id, false, null""".strip()
 
+# Queues with a maximum depth take in nothing by a statement that has not counted: one that finds any of them among its
+# jobs' does nothing but say so. Without a maximum anywhere, this is a look at one page. A scalar, so that it is asked
+# once and before anything else.
+_LIMITED = """
+(select array_agg(q.name) from outlast.queue q
+    where q.max_depth is not null and q.name = any((select $4::text[])::text[]))""".strip()
+
 # Jobs without key, source and times have nothing to win and nothing to wait for. Gives no rows: an id that is there
-# already fails it whole.
+# already fails it whole. What it has inserted is the number in its command tag: all or, for a limited queue, none.
 ENQUEUE_PLAIN = f"""
 with n as materialized (
   select {_VALUES}, {_NUMBER} as seq
   from unnest({_ARRAYS})
     u({_NAMES})
-  where {_ID_FIRST}),
+  where {_LIMITED} is null and {_ID_FIRST}),
 j as (
   insert into outlast.job(seq, {_NAMES})
   select seq, {_NAMES} from n)
@@ -49,8 +56,8 @@ j as (
 # `known` is answered from the snapshot and locks nothing; only what looks free goes on to the inserts, keys and
 # sources in order. An ended key past its window is taken over. `is_own` is scalar: `exists` may be planned as a hash
 # of all jobs.
-ENQUEUE = f"""
-with n as materialized (
+_BROUGHT = f"""
+n as materialized (
   select i.*, case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end as seq
   from (
     select {_VALUES},
@@ -62,7 +69,8 @@ with n as materialized (
       (select $23::interval[]), (select $24::uuid[]))
       u({_NAMES},
         ord, key, hash, fp, dedupe_for, run_at, delay, max_queue_time, deadline, source_id)) i
-  where {_ID_FIRST}),
+  where {{gate}}{_ID_FIRST})"""  # noqa: S608  our own parts
+_KNOWN = """
 known as materialized (
   select n.ord, coalesce(s.job_id, l.job_id) as job_id, s.job_id is not null as by_source, l.fp <> n.fp as mismatch,
     l.expires_at, s.job_id is null and (select true from outlast.job j where j.id = n.id) is not null as is_own
@@ -71,7 +79,14 @@ known as materialized (
   left join lateral (
     select l.job_id, l.fp, l.expires_at from outlast.live_key l
     where l.hash = n.hash and (not l.ended or l.expires_at > outlast.clock()) offset 0) l on true
-  where s.job_id is not null or l.job_id is not null),
+  where s.job_id is not null or l.job_id is not null)"""
+_FOUND = """
+select ord, 'known' as how, job_id, by_source, is_own, mismatch, expires_at, false as half,
+  (select j.run_id from outlast.job j where j.id = known.job_id) as run_id, null::text[] as limited
+from known"""
+_WHOLE = f"""
+{_BROUGHT.strip()},
+{_KNOWN.strip()},
 f as not materialized (select * from n where ord not in (select ord from known)),
 s as (
   insert into outlast.source(source_id, job_id, expires_at)
@@ -101,16 +116,27 @@ e as (
   insert into outlast.expiry(job_id, kind, at)
   select id, 0, outlast.clock() + max_queue_time from a where max_queue_time is not null
   union all select id, 1, outlast.clock() + deadline from a where deadline is not null)
-select ord, 'known' as how, job_id, by_source, is_own, mismatch, expires_at, false as half,
-  (select j.run_id from outlast.job j where j.id = known.job_id) as run_id
-from known
+{_FOUND.strip()}
 union all
-select ord, 'lost', null, null, null, null, null, (id in (select job_id from k)) or (id in (select job_id from s)), null
+select ord, 'lost', null, null, null, null, null, (id in (select job_id from k)) or (id in (select job_id from s)),
+  null, null
 from f where (hash is not null or source_id is not null) and ord not in (select ord from a)
 union all
-select ord, 'stored', null, null, null, null, outlast.clock() + dedupe_for, false, null
-from a where dedupe_for is not null
+select ord, 'stored', null, null, null, null, outlast.clock() + dedupe_for, false, null, null
+from a where dedupe_for is not null"""  # noqa: S608  our own parts
+
+ENQUEUE = f"""
+with limited as materialized (select {_LIMITED} as queues),
+{_WHOLE.strip().replace("{gate}", "(select queues from limited) is null and ")}
+union all
+select null, 'limited', null, null, null, null, null, null, null, queues from limited where queues is not null
 """  # noqa: S608  our own parts
+# For who has counted, and for jobs that no queue is too full for.
+ENQUEUE_COUNTED = f"with {_WHOLE.strip().replace('{gate}', '')}"
+# What of a batch is there already: the same, with nothing stored and no number drawn.
+FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
+    f"case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end", "null::bigint"
+).replace(f"\n  where {{gate}}{_ID_FIRST}", "")
 
 KNOWN_IDS = """
 select u.ord, j.run_id, l.expires_at from unnest($1::int[], $2::uuid[]) u(ord, id)

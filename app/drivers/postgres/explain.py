@@ -13,7 +13,7 @@ from ...domain.job import JobId
 from ...domain.reason import MOST_AHEAD, PauseView, PinView, Situation
 from ...domain.snapshot import JobView, WorkerView
 from .buckets import FIRST_RANK
-from .claimable import fits, not_paused
+from .claimable import fits, is_open
 from .database import Database, Raw, Row
 from .describe import describe_on
 from .workers import workers_on
@@ -24,7 +24,7 @@ _READY = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes from out
 # Where no token is ready there is no name to be known, and the answer is null.
 _PLACE = f"""
 select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, y.code_version as published,
-  {not_paused("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
+  {is_open("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
   (select count(*) from (
     select from outlast.ready x
     where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x) as ahead,

@@ -96,6 +96,10 @@ class PostgresOutbox:
         """Put rows aside."""
         return await outbox_claim.quarantine(self._db, relay_id, refusals)
 
+    async def defer(self, relay_id: RelayId, ids: Sequence[OutboxId]) -> int:
+        """Let rows rest."""
+        return await outbox_claim.defer(self._db, relay_id, ids)
+
     async def release(self, relay_id: RelayId) -> int:
         """Stage again what a relay has claimed."""
         return await outbox_claim.release(self._db, self._looks, relay_id)

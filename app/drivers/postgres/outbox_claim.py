@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...domain.outbox import RELAY_LEASE, Claimed, OutboxId, Refusal, RelayId
 from .database import Database, Raw
 from .outbox_looks import Looks
-from .outbox_rows import LOOK, count_of, put_aside, staged_row
+from .outbox_rows import LOOK, count_of, put_aside, rest, staged_row
 
 _CLAIM = f"""
 with {LOOK},
@@ -26,9 +26,13 @@ END = "delete from outlast.outbox where id = any($1::uuid[]) and state = 1 and c
 _RELEASE = """
 update outlast.outbox set state = 0, claimed_by = null, lease_until = null where state = 1 and claimed_by = $1"""
 _RECOVER = """
-update outlast.outbox set state = 0, claimed_by = null, lease_until = null where state = 1 and id = any(array(
-  select id from outlast.outbox where state = 1 and lease_until <= outlast.clock()
-  order by lease_until limit 10000 for update skip locked))"""
+with over as materialized (
+  select id, claimed_by from outlast.outbox where state = 1 and lease_until <= outlast.clock()
+  order by lease_until limit 10000 for update skip locked),
+again as (
+  update outlast.outbox set state = 0, claimed_by = null, lease_until = null
+  where state = 1 and id = any(array(select id from over)))
+select count(*) as rows, count(claimed_by) as lost from over"""
 
 
 async def claim(db: Database, looks: Looks, relay_id: RelayId, batch: int) -> Claimed:
@@ -58,18 +62,24 @@ async def quarantine(db: Database, relay_id: RelayId, refusals: Sequence[Refusal
     return await db.run(lambda conn: put_aside(db, conn, refusals, relay_id))
 
 
+async def defer(db: Database, relay_id: RelayId, ids: Sequence[OutboxId]) -> int:
+    """Let rows rest."""
+    return await db.run(lambda conn: rest(db, conn, ids, relay_id))
+
+
 async def release(db: Database, looks: Looks, relay_id: RelayId) -> int:
     """Stage again what a relay has claimed."""
-    return _again(looks, await db.run(lambda conn: conn.execute(db.in_schema(_RELEASE), relay_id)))
+    count = count_of(await db.run(lambda conn: conn.execute(db.in_schema(_RELEASE), relay_id)))
+    if count:
+        looks.forget()
+    return count
 
 
 async def recover(db: Database, looks: Looks) -> int:
     """Stage again what a lease that has passed was on."""
-    return _again(looks, await db.run(lambda conn: conn.execute(db.in_schema(_RECOVER))))
-
-
-def _again(looks: Looks, tag: str) -> int:
-    count = count_of(tag)
-    if count:
-        looks.forget()
-    return count
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_RECOVER)))
+    if row is None or not row["rows"]:
+        return 0
+    looks.forget()
+    lost: int = row["lost"]
+    return lost

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from ...domain.errors import OutlastError
 from ...domain.job import Enqueued
-from ...domain.outbox import Pass, StagedRow, failure_of, is_of_the_row, summed, unfit
+from ...domain.outbox import OutboxId, Pass, StagedRow, failure_of, is_for_full_queue, is_of_the_row, summed, unfit
 from ..protocol import Wake
 from .database import Database, Raw
 from .enqueue import store_within
@@ -20,7 +20,7 @@ from .enqueue_batch import HalfWonError
 from .names import name_ids
 from .notify import notify
 from .outbox_looks import Looks
-from .outbox_rows import LOOK, put_aside, staged_row
+from .outbox_rows import LOOK, put_aside, rest, staged_row
 from .sqlstate import Taken, translate
 
 _TAKE = f"with {LOOK} select * from w order by staged_at, id"  # noqa: S608  a fragment of our own
@@ -82,11 +82,14 @@ class _Publish:
         refusals = {row.id: refusal for row in rows if (refusal := unfit(row)) is not None}
         fit = [row for row in rows if row.id not in refusals]
         answers: list[tuple[StagedRow, Enqueued]] = []
+        full: list[OutboxId] = []
         while fit:
             leaders, followers = _by_key(fit)
             for row, verdict in zip(leaders, await self._store(leaders), strict=True):
                 if isinstance(verdict, Enqueued):
                     answers.append((row, verdict))
+                elif is_for_full_queue(verdict):
+                    full.append(row.id)
                 elif is_of_the_row(verdict):
                     refusals[row.id] = failure_of(row, verdict)
                 else:
@@ -98,11 +101,13 @@ class _Publish:
             await self.conn.execute(self.db.in_schema(_DELETE), [row.id for row, _ in answers])
         if refusals:
             await put_aside(self.db, self.conn, tuple(refusals.values()), None)
+        if full:
+            await rest(self.db, self.conn, full, None)
         for row in (row for row, answer in answers if answer.id == row.job.id):
             # Which of them were due by then is the store's to say.
             self.wakes.update({Wake.READY} if row.job.run_at is None else {Wake.READY, Wake.DELAYED})
         published, deduped = summed(answers)
-        return Pass(published=published, deduped=deduped, quarantined=tuple(refusals.values()))
+        return Pass(published=published, deduped=deduped, deferred=len(full), quarantined=tuple(refusals.values()))
 
     async def _remember(self, led: Sequence[tuple[StagedRow, Enqueued]]) -> None:
         """Note the job that rows have come to, as an enqueue of them would."""

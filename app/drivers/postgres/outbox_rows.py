@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ...domain.job import JobId, NewJob
-from ...domain.outbox import OutboxId, Refusal, RelayId, StagedRow
+from ...domain.outbox import (
+    DEFERRAL_PART,
+    LONGEST_DEFERRAL,
+    SHORTEST_DEFERRAL,
+    OutboxId,
+    Refusal,
+    RelayId,
+    StagedRow,
+)
 from .database import Database, Raw, Row
 from .rows import plain
 
@@ -36,6 +44,14 @@ update outlast.outbox o set state = 2, claimed_by = null, lease_until = null, re
   refused_code = r.code, refused_why = r.why
 from unnest($1::uuid[], $2::text[], $3::text[]) r(id, code, why)
 where o.id = r.id and o.state < 2 and o.claimed_by is not distinct from $4"""
+
+# A row that rests is claimed by nobody, and its lease ends with its rest. Of a relay's own claims one is taken back:
+# nothing was published by it.
+_DEFER = f"""
+update outlast.outbox o
+set state = 1, claimed_by = null, claims = claims - case when claimed_by is null then 0 else 1 end,
+  lease_until = outlast.clock() + least(greatest((outlast.clock() - staged_at) / {DEFERRAL_PART}, $3), $4)
+where o.id = any($1::uuid[]) and o.state < 2 and o.claimed_by is not distinct from $2"""  # noqa: S608  a number of ours
 
 
 def staged_row(row: Row) -> StagedRow:
@@ -74,6 +90,11 @@ async def put_aside(db: Database, conn: Raw, refusals: Sequence[Refusal], relay_
     codes, words = [refusal.code for refusal in refusals], [refusal.message[:2000] for refusal in refusals]
     tag = await conn.execute(db.in_schema(_QUARANTINE), ids, codes, words, relay_id)
     return count_of(tag)
+
+
+async def rest(db: Database, conn: Raw, ids: Sequence[OutboxId], relay_id: RelayId | None) -> int:
+    """Let rows rest that this relay has claimed, or that nobody has."""
+    return count_of(await conn.execute(db.in_schema(_DEFER), list(ids), relay_id, SHORTEST_DEFERRAL, LONGEST_DEFERRAL))
 
 
 def count_of(tag: str) -> int:

@@ -18,7 +18,10 @@ from .rows import plain
 _VIEW = f"""
 select outlast.clock() as now,
   (select count(*) from (select from outlast.outbox where state = 0 limit {MOST_COUNTED}) c) as staged,
-  (select count(*) from (select from outlast.outbox where state = 1 limit {MOST_COUNTED}) c) as claimed,
+  (select count(*) from (select from outlast.outbox where state = 1 and claimed_by is not null limit {MOST_COUNTED}) c)
+    as claimed,
+  (select count(*) from (select from outlast.outbox where state = 1 and claimed_by is null limit {MOST_COUNTED}) c)
+    as deferred,
   (select count(*) from (select from outlast.outbox where state = 2 limit {MOST_COUNTED}) c) as quarantined,
   least(
     (select staged_at from outlast.outbox where state = 0 order by staged_at limit 1),
@@ -48,6 +51,7 @@ async def view(db: Database, limit: int) -> OutboxView:
         staged=row["staged"],
         claimed=row["claimed"],
         quarantined=row["quarantined"],
+        deferred=row["deferred"],
         lag=timedelta() if oldest is None else max(timedelta(), row["now"] - oldest),
         oldest_at=oldest,
         items=tuple(_item(item) for item in items),

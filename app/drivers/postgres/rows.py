@@ -55,6 +55,7 @@ def claimed_job(row: Sequence[Any], *, name_of: Mapping[int, str], worker_id: Wo
             traceparent,
             () if tags is None else tuple(tags),
             meta,
+            False,
         ),
     )
 

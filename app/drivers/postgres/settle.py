@@ -158,7 +158,14 @@ async def tell(db: Database, settlements: Sequence[Settlement], won: AbstractSet
     """Wake who waits for what was settled, and the runs that wait for the ends of their children."""
     ended = [settlements[index] for index in won]
     await wake(db, [one.outcome for one in ended])
+    await free_places(db, settlements)
     await tell_of_ends(db, ended)
+
+
+async def free_places(db: Database, settlements: Sequence[Settlement]) -> None:
+    """Wake who waits for places of limited queues that these claims had, whoever ended them."""
+    if db.limited.ended(settlement.token.fence for settlement in settlements):
+        await notify(db, Wake.READY)
 
 
 async def answers_of(

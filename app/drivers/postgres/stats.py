@@ -1,4 +1,4 @@
-"""`stats`, `queues`, `pause_queue`, `resume_queue`: how much is where, and which queues stand still.
+"""`stats`, `queues`: how much is where, which queues stand still, and which are limited.
 
 Counts come from one statement, so a job that moves is counted once. Live jobs are counted all; of done, of dead and of
 cancelled jobs the newest `COUNTED_ENDED` each are, so that a store full of history still answers.
@@ -10,10 +10,9 @@ from collections import defaultdict
 
 from ...domain.snapshot import QueueView, Stats
 from ...domain.state import State
-from ..protocol import Wake
 from .buckets import CANCELLED, DEAD, DONE
 from .database import Database, Row
-from .notify import notify
+from .queues import PAUSED
 
 COUNTED_ENDED = 10_000
 
@@ -46,17 +45,15 @@ counts as (
   select j.queue, case f.state when {DONE} then 'done' when {DEAD} then 'dead' else 'cancelled' end, count(*)
   from ended f cross join lateral (select j.queue from outlast.job j where j.id = f.job_id offset 0) j
   group by j.queue, f.state)
-select coalesce(c.queue, q.name) as queue, c.state, c.n, q.paused_at, q.paused_by, q.pause_reason,
+select coalesce(c.queue, q.name) as queue, c.state, c.n, q.paused_at, q.paused_by, q.pause_reason, q.paused_until,
+  q.concurrency, q.max_depth,
   case when o.since is not null then greatest(extract(epoch from outlast.clock() - o.since)::float8, 0) end as oldest
-from counts c full join outlast.queue q on q.name = c.queue left join oldest o on o.queue = c.queue"""  # noqa: S608
-
-_PAUSE = """
-insert into outlast.queue as q (name, paused_at, paused_by, pause_reason) values ($1, outlast.clock(), $2, $3)
-on conflict (name) do update
-set paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
-where q.paused_at is null"""
-
-_RESUME = "delete from outlast.queue where name = $1 and paused_at is not null returning name"
+from counts c full join (
+  select q.name, q.concurrency, q.max_depth, p.* from outlast.queue q
+  left join lateral (
+    select q.paused_at, q.paused_by, q.pause_reason, q.paused_until where {PAUSED}) p on true
+  where p.paused_at is not null or q.concurrency is not null or q.max_depth is not null) q on q.name = c.queue
+left join oldest o on o.queue = c.queue"""  # noqa: S608
 
 
 async def stats(db: Database) -> Stats:
@@ -75,17 +72,6 @@ async def queues(db: Database) -> tuple[QueueView, ...]:
     return tuple(_queue(name, by_queue[name]) for name in sorted(by_queue))
 
 
-async def pause_queue(db: Database, queue: str, *, by: str, reason: str | None = None) -> None:
-    """Stop claims from a queue; repeating it keeps who paused it first, and why."""
-    await db.run(lambda conn: conn.execute(db.in_schema(_PAUSE), queue, by, reason))
-
-
-async def resume_queue(db: Database, queue: str) -> None:
-    """Let claims from a queue begin again; safe to repeat."""
-    if await db.run(lambda conn: conn.fetchval(db.in_schema(_RESUME), queue)) is not None:
-        await notify(db, Wake.READY)
-
-
 def _queue(name: str, rows: list[Row]) -> QueueView:
     first = rows[0]
     return QueueView(
@@ -95,4 +81,7 @@ def _queue(name: str, rows: list[Row]) -> QueueView:
         paused_at=first["paused_at"],
         paused_by=first["paused_by"],
         pause_reason=first["pause_reason"],
+        paused_until=first["paused_until"],
+        concurrency=first["concurrency"],
+        max_depth=first["max_depth"],
     )

@@ -184,7 +184,7 @@ class Suspension:
         if not calls:
             return {}
         jobs: list[NewJob] = list(calls.values())
-        answers = await store_within(db, conn, jobs, self.names, is_repeated=self.is_repeated)
+        answers = await store_within(db, conn, jobs, self.names, is_repeated=self.is_repeated, is_part=True)
         found: dict[str, JobId] = {}
         for name, answer in zip(calls, answers, strict=True):
             if not isinstance(answer, Enqueued):

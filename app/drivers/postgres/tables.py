@@ -86,7 +86,9 @@ def _workers(meta: MetaData) -> None:
         "queue",
         meta,
         Column("name", Text, primary_key=True),
-        *optional(paused_at=INSTANT, paused_by=Text, pause_reason=Text),
+        *optional(paused_at=INSTANT, paused_by=Text, pause_reason=Text, paused_until=INSTANT),
+        *optional(concurrency=Integer, max_depth=Integer, free=Integer, free_until=INSTANT),
+        Index("queue_max_depth", "name", postgresql_where=text("max_depth is not null")),
     )
 
 

@@ -1,0 +1,62 @@
+"""The controls of queues beside the jobs of a memory driver: the readable reference for what they do."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, Setting
+from ..protocol import Wake
+from .store import Store
+
+
+class MemoryQueues:
+    """The part of a memory driver that holds queues back. What each verb does is said by the protocol."""
+
+    _store: Store
+
+    async def pause_queue(
+        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+    ) -> None:
+        """Stop claims from a queue; the pause that lasts longer stands."""
+        with self._store.statement() as now:
+            pause, standing = Pause(at=now, by=by, reason=reason, until=until), self._store.pause_of(queue, now)
+            if standing is None or pause.outlasts(standing):
+                self._store.pauses[queue] = pause
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let claims from a queue begin again."""
+        with self._store.statement():
+            if self._store.pauses.pop(queue, None) is not None:
+                self._store.bell.add(Wake.READY)
+
+    async def set_queue(self, queue: str, change: QueueChange) -> None:
+        """Set a queue's limits."""
+        with self._store.statement():
+            _set(self._store.concurrency, queue, change.concurrency)
+            _set(self._store.max_depth, queue, change.max_depth)
+            if change.concurrency is not KEEP:
+                self._store.bell.add(Wake.READY)
+
+    async def queue_facts(self, queue: str) -> QueueFacts:
+        """Give what decides whether a queue's jobs are claimed and taken in."""
+        with self._store.statement() as now:
+            most = self._store.max_depth.get(queue)
+            return QueueFacts(
+                name=queue,
+                at=now,
+                pause=self._store.pause_of(queue, now),
+                running=self._store.running_of(queue),
+                concurrency=self._store.concurrency.get(queue),
+                depth=min(self._store.depth_of(queue), MOST_COUNTED if most is None else most),
+                max_depth=most,
+            )
+
+
+def _set(limits: dict[str, int], queue: str, setting: Setting) -> None:
+    match setting:
+        case None:
+            limits.pop(queue, None)
+        case int():
+            limits[queue] = setting
+        case _:
+            pass

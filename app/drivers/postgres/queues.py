@@ -1,0 +1,112 @@
+"""`pause_queue`, `resume_queue`, `set_queue`, `queue_facts`: queues that are held back, and what holds them.
+
+A queue without a setting has no row, or one that says nothing. Claims and enqueues look at the row in their own
+statements, so that nothing here has to be told to anybody. Called by the driver.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, Setting
+from ..protocol import Wake
+from .database import Database, Raw
+from .notify import notify
+
+# Of a row of `queue` called q.
+PAUSED = "q.paused_at is not null and (q.paused_until is null or q.paused_until > outlast.clock())"
+
+# The longer of two pauses stands; one that has no end is the longest.
+_PAUSE = f"""
+insert into outlast.queue as q (name, paused_at, paused_by, pause_reason, paused_until)
+values ($1, outlast.clock(), $2, $3, $4)
+on conflict (name) do update
+set paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason,
+  paused_until = excluded.paused_until
+where not ({PAUSED}) or q.paused_until < coalesce(excluded.paused_until, 'infinity')"""  # noqa: S608  our own fragment
+
+_RESUME = """
+update outlast.queue set paused_at = null, paused_by = null, pause_reason = null, paused_until = null
+where name = $1 and paused_at is not null returning name"""
+
+# What was counted under another maximum says nothing of this one.
+_SET = """
+insert into outlast.queue as q (name, concurrency, max_depth) values ($1, $3, $5)
+on conflict (name) do update
+set concurrency = case when $2 then excluded.concurrency else q.concurrency end,
+  max_depth = case when $4 then excluded.max_depth else q.max_depth end,
+  free = case when $4 then null else q.free end"""
+
+# A statement of its own: it asks again once it has the row, and so never takes what another has just set.
+_TIDY = "delete from outlast.queue where name = $1 and paused_at is null and concurrency is null and max_depth is null"
+
+_FACTS = f"""
+select outlast.clock() as at, q.concurrency, q.max_depth, p.*,
+  (select count(*) from outlast.running r where r.queue = n.name)::int as running,
+  least((select count(*) from (
+      select from outlast.ready r where r.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c)
+    + (select count(*) from (
+      select from outlast.waiting w where w.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c),
+    coalesce(q.max_depth, {MOST_COUNTED}))::int as depth
+from (select $1::text as name) n
+left join outlast.queue q on q.name = n.name
+left join lateral (
+  select q.paused_at, q.paused_by, q.pause_reason, q.paused_until where {PAUSED}) p on true"""  # noqa: S608  our own
+
+
+class QueueVerbs:
+    """The part of the driver that holds queues back. What each verb promises, the protocol says."""
+
+    _db: Database
+
+    async def pause_queue(
+        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+    ) -> None:
+        """Stop claims from a queue; the pause that lasts longer stands."""
+        await self._db.run(lambda conn: conn.execute(self._db.in_schema(_PAUSE), queue, by, reason, until))
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let claims from a queue begin again; safe to repeat."""
+
+        async def once(conn: Raw) -> bool:
+            is_resumed = await conn.fetchval(self._db.in_schema(_RESUME), queue) is not None
+            await conn.execute(self._db.in_schema(_TIDY), queue)
+            return is_resumed
+
+        if await self._db.run(once):
+            await notify(self._db, Wake.READY)
+
+    async def set_queue(self, queue: str, change: QueueChange) -> None:
+        """Set a queue's limits."""
+        settings = (*_bind(change.concurrency), *_bind(change.max_depth))
+
+        async def once(conn: Raw) -> None:
+            await conn.execute(self._db.in_schema(_SET), queue, *settings)
+            await conn.execute(self._db.in_schema(_TIDY), queue)
+
+        await self._db.run(once)
+        if change.concurrency is not KEEP:
+            await notify(self._db, Wake.READY)  # more of its jobs may run now
+
+    async def queue_facts(self, queue: str) -> QueueFacts:
+        """Give what decides whether a queue's jobs are claimed and taken in."""
+        row = await self._db.run(lambda conn: conn.fetchrow(self._db.in_schema(_FACTS), queue))
+        assert row is not None  # noqa: S101  a name makes a row
+        pause = None
+        if row["paused_at"] is not None:
+            by, reason, until = row["paused_by"], row["pause_reason"], row["paused_until"]
+            pause = Pause(at=row["paused_at"], by=by, reason=reason, until=until)
+        return QueueFacts(
+            name=queue,
+            at=row["at"],
+            pause=pause,
+            running=row["running"],
+            concurrency=row["concurrency"],
+            depth=row["depth"],
+            max_depth=row["max_depth"],
+        )
+
+
+def _bind(setting: Setting) -> tuple[bool, int | None]:
+    """Give whether a setting changes, and what it becomes."""
+    return (False, None) if setting is KEEP else (True, setting)

@@ -1,0 +1,39 @@
+"""The vocabulary of queue controls: pause and resume, how many jobs of a queue may run, how many may wait in it.
+
+A part of the job store's protocol, apart because no job is named here. Implemented by every driver.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from ..domain.queue import QueueChange, QueueFacts
+
+
+class QueueStore(Protocol):
+    """A store of queues that can be held back."""
+
+    async def pause_queue(
+        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+    ) -> None:
+        """Stop claims from a queue at once; running jobs go on. It ends by itself at `until`, by the store's clock.
+
+        Of a pause and one that stands already the longer stands, of two alike the first: a pause shortens none.
+        """
+        ...
+
+    async def resume_queue(self, queue: str) -> None:
+        """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
+        ...
+
+    async def set_queue(self, queue: str, change: QueueChange) -> None:
+        """Set how many jobs of a queue may run in the whole fleet, and how many ready and delayed ones it takes in.
+
+        Jobs that run go on, jobs that wait stay; both limits count for what comes after. Repeating it is harmless.
+        """
+        ...
+
+    async def queue_facts(self, queue: str) -> QueueFacts:
+        """Give what decides whether jobs of a queue are claimed and taken in; of any name, also one nobody uses."""
+        ...
