@@ -23,6 +23,7 @@ from . import (
     jobs,
     outbox,
     purge,
+    queues,
     runs,
     schedules,
     serve,
@@ -48,6 +49,7 @@ app.add_typer(drain.drain, name="drain", help="Let the process on this machine l
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")
 app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
 jobs.jobs.command("explain")(explain.explain)
+app.add_typer(queues.queues, name="queues", help="See how full queues are, pause, resume and limit them.")
 jobs.jobs.command("traces")(traces.traces)
 jobs.jobs.command("check")(traces.check)
 app.add_typer(schedules.schedules, name="schedules", help="See what is due when, and pause, resume or fire schedules.")

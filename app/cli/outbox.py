@@ -75,6 +75,8 @@ def replay(
 def _print(view: OutboxView) -> None:
     lag = f", the oldest for {view.lag.total_seconds():.1f} s" if view.oldest_at else ""
     print(f"staged {_count(view.staged)}, claimed {_count(view.claimed)}{lag}")
+    if view.deferred:
+        print(f"deferred {_count(view.deferred)}, their queues are full")
     print(f"quarantined {_count(view.quarantined)}")
     for item in view.items:
         print(f"{item.id}  {item.name}  {item.code or 'too old'}  {safe(item.message)}")

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..domain.errors import RequestInvalid, ScheduleInvalid
+from ..domain.errors import ScheduleInvalid
+from .durations import instant
 from .jobs_print import print_rows, safe
 from .report import USAGE, fail, say
 from .store import with_schedules
@@ -68,7 +69,7 @@ def preview(
     """Say what an expression means and when it holds; asks no database."""
     from ..control.schedules import preview_document
 
-    since = datetime.now(UTC) if after is None else _after(after)  # noqa: TID251 - there is no store to ask
+    since = datetime.now(UTC) if after is None else instant(after, flag="--after")  # noqa: TID251 - there is no store to ask
     try:
         document: Mapping[str, Any] = preview_document(cron, tz, count=count, after=since)
     except ScheduleInvalid as error:
@@ -135,13 +136,3 @@ def _print_json(document: Mapping[str, object]) -> None:
 
 def _instant(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _after(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise RequestInvalid(f"{text[:64]!r} is no time", fix="write --after 2026-10-25T00:00:00Z") from exc
-    if found.utcoffset() is None:
-        raise RequestInvalid(f"{text[:64]!r} names no offset", fix="write --after 2026-10-25T00:00:00Z")
-    return found.astimezone(UTC)

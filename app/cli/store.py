@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..control.jobs import JobControl
     from ..control.outbox import OutboxControl
     from ..control.purge import PurgeControl
+    from ..control.queues import QueueControl
     from ..control.runs import RunControl
     from ..control.schedules import ScheduleControl
     from ..drivers.protocol import JobDriver
@@ -56,6 +57,14 @@ def with_events(db: str | None, verb: Callable[[EventControl], Awaitable[T]]) ->
     from ..settings import Settings
 
     return asyncio.run(_with_events(Settings.read(database_url=db), verb))
+
+
+def with_queues(db: str | None, verb: Callable[[QueueControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on queues over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..control.queues import QueueControl
+    from ..settings import Settings
+
+    return asyncio.run(_with_driver(Settings.read(database_url=db), lambda driver: verb(QueueControl(driver))))
 
 
 def with_schedules(db: str | None, verb: Callable[[ScheduleControl], Awaitable[T]]) -> T:

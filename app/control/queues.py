@@ -1,21 +1,23 @@
-"""Queues as operators see them: how deep, how old, paused by whom; pause and resume.
+"""Queues as operators see them: how deep, how old, paused by whom until when, how limited; and what they set.
 
 A queue exists as soon as a job or a setting names it; pausing one that is empty is how a rollout is prepared.
-Called by the HTTP routes.
+Called by the HTTP routes and the command line.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 from ..domain.errors import NotFound, RequestInvalid
 from ..domain.job import NAME_PATTERN
+from ..domain.queue import MOST_LIMIT, QueueChange, Setting
 from ..domain.snapshot import QueueView
 from ..drivers.protocol import JobDriver
 
 
 class QueueControl:
-    """Reads and pauses queues."""
+    """Reads queues, pauses and limits them."""
 
     def __init__(self, driver: JobDriver) -> None:
         self._driver = driver
@@ -31,19 +33,44 @@ class QueueControl:
                 return queue
         raise NotFound(
             f"no job and no setting names a queue {name!r}",
-            fix="list the queues with GET /v1/queues; a queue appears with its first job or its first pause",
+            fix="list the queues with GET /v1/queues; a queue appears with its first job or its first setting",
         )
 
-    async def pause(self, name: str, *, by: str, reason: str | None) -> QueueView:
-        """Stop claims from a queue; running jobs go on. Pausing a paused queue keeps the first pause."""
+    async def pause(
+        self, name: str, *, by: str, reason: str | None, until: datetime | None = None, lasts: timedelta | None = None
+    ) -> QueueView:
+        """Stop claims from a queue, at most `until` or for as long as it `lasts`; running jobs go on.
+
+        A pause shortens none that stands already: of two the longer stands, of two alike the first.
+
+        Raises:
+            RequestInvalid: it would have ended by now.
+        """
         _check_name(name)
-        await self._driver.pause_queue(name, by=by, reason=reason)
+        if until is not None or lasts is not None:
+            now = await self._driver.database_time()
+            until = now + lasts if until is None and lasts is not None else until
+            if until is not None and until <= now:
+                raise _in_the_past(until, now)
+        await self._driver.pause_queue(name, by=by, reason=reason, until=until)
         return await self._after_change(name)
 
     async def resume(self, name: str) -> QueueView:
         """Let claims begin again; resuming a queue that is not paused changes nothing."""
         _check_name(name)
         await self._driver.resume_queue(name)
+        return await self._after_change(name)
+
+    async def limit(self, name: str, change: QueueChange) -> QueueView:
+        """Set how many jobs of a queue may run in the fleet, how many may wait in it; what is kept stays as it is.
+
+        Raises:
+            RequestInvalid: a limit is out of bounds.
+        """
+        _check_name(name)
+        _check_limit("concurrency", change.concurrency, least=1)
+        _check_limit("max_depth", change.max_depth, least=0)
+        await self._driver.set_queue(name, change)
         return await self._after_change(name)
 
     async def _after_change(self, name: str) -> QueueView:
@@ -60,3 +87,20 @@ def _check_name(name: str) -> None:
             fix="use lower-case letters, digits, '_', '.', ':' and '-', at most 128 characters",
             errors=[{"pointer": "/name", "detail": f"does not match {NAME_PATTERN}", "in": "path"}],
         )
+
+
+def _check_limit(name: str, value: Setting, *, least: int) -> None:
+    if isinstance(value, int) and not least <= value <= MOST_LIMIT:
+        raise RequestInvalid(
+            f"{name} cannot be {value}",
+            fix=f"give a number from {least} to {MOST_LIMIT}, or none for no limit; to stop claims, pause the queue",
+            errors=[{"pointer": f"/{name}", "detail": f"not between {least} and {MOST_LIMIT}", "in": "body"}],
+        )
+
+
+def _in_the_past(until: datetime, now: datetime) -> RequestInvalid:
+    return RequestInvalid(
+        f"the pause would have ended at {until.isoformat()}, and it is {now.isoformat()}",
+        fix="give a time in the future, or leave `until` out and resume the queue by hand",
+        errors=[{"pointer": "/until", "detail": "is in the past", "in": "body"}],
+    )

@@ -109,7 +109,7 @@ def error_document(error: ErrorInfo) -> Document:
 
 
 def queue_document(queue: QueueView) -> Document:
-    """Give one queue: its depth by live state, the age of its oldest ready job, its pause."""
+    """Give one queue: its depth by live state, the age of its oldest ready job, its pause and its limits."""
     age = queue.oldest_ready_seconds
     return {
         "name": queue.name,
@@ -119,6 +119,9 @@ def queue_document(queue: QueueView) -> Document:
         "paused_at": queue.paused_at,
         "paused_by": queue.paused_by,
         "pause_reason": queue.pause_reason,
+        "paused_until": queue.paused_until,
+        "concurrency": queue.concurrency,
+        "max_depth": queue.max_depth,
     }
 
 
@@ -182,6 +185,7 @@ def outbox_document(view: OutboxView) -> Document:
         "staged": _count(view.staged),
         "claimed": _count(view.claimed),
         "quarantined": _count(view.quarantined),
+        "deferred": _count(view.deferred),
         "lag_ms": view.lag // _MILLISECOND,
         "oldest_at": view.oldest_at,
         "items": [_quarantined(item) for item in view.items],

@@ -221,6 +221,9 @@ class Queue(Answer):
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
+    paused_until: datetime | None = Field(description="When the pause ends by itself; null without a pause or an end.")
+    concurrency: int | None = Field(description="How many of its jobs may run in the whole fleet; null: any number.")
+    max_depth: int | None = Field(description="How many ready and delayed jobs it takes in; null: any number.")
 
 
 class QueueList(Answer):
@@ -284,6 +287,7 @@ class Outbox(Answer):
     staged: Count
     claimed: Count
     quarantined: Count
+    deferred: Count = Field(description="Rows for queues that are full: they stay, and are tried again later.")
     lag_ms: int = Field(description="Age of the oldest row that is staged or claimed.")
     oldest_at: datetime | None
     items: list[Quarantined] = Field(description="The newest quarantined rows.")

@@ -75,7 +75,7 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     413: ("The body or the payload is too large.", "PAYLOAD_TOO_LARGE"),
     415: ("The body is not plain JSON.", "MEDIA_UNSUPPORTED"),
     422: ("The request, its JSON or its payload does not fit.", "REQUEST_INVALID"),
-    429: ("Too much at once.", "RATE_LIMITED"),
+    429: ("The queue is full, or too much comes at once.", "QUEUE_FULL"),
     501: ("Part of the contract, and not built yet.", "NOT_IMPLEMENTED"),
     503: ("The store cannot be reached.", "DRIVER_UNAVAILABLE"),
 }

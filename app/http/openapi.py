@@ -18,10 +18,23 @@ from pydantic.json_schema import models_json_schema
 from .answers import Problem
 from .documents import JOB_ID, PROBLEMS
 from .problems import MEDIA_TYPE, STATUS
-from .requests import CancelBody, EnqueueBody, EventBody, ForkBody, NoBody, PauseBody, RetryBody
+from .requests import (
+    CancelBody,
+    EnqueueBody,
+    EventBody,
+    ForkBody,
+    NoBody,
+    PauseBody,
+    QueuePatch,
+    QueuePauseBody,
+    RetryBody,
+)
 from .run_answers import StreamedEvents
 
-_BODIES: tuple[type[BaseModel], ...] = (EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody)
+_BODIES: tuple[type[BaseModel], ...] = (
+    *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody),
+    *(PauseBody, QueuePauseBody, QueuePatch, NoBody),
+)
 _TAGS = (
     {"name": "jobs", "description": "Enqueue jobs, read them, cancel, retry, fork and release them."},
     {
@@ -31,7 +44,7 @@ _TAGS = (
     {"name": "events", "description": "Named, keyed messages that runs wait for."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
     {"name": "dead letters", "description": "What gave up, in groups; purge of what is old."},
-    {"name": "queues", "description": "How deep, how old, paused by whom."},
+    {"name": "queues", "description": "How deep, how old, paused by whom, how limited."},
     {"name": "schedules", "description": "What is due when, what became of it; pause, resume and fire now."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
     {"name": "workers", "description": "The processes that execute jobs."},

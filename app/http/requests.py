@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from ..control.fleet import LARGEST_WORKER_ID
 from ..control.schedules import MOST_FIRES
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
+from ..domain.queue import MOST_LIMIT
 from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
 from ..domain.step import STEP_NAME_MOST
@@ -162,7 +163,7 @@ class EventBody(Strict):
 
 
 class PauseBody(Strict):
-    """The body of `POST /v1/queues/{name}/pause`, and of a schedule's; it may be left out."""
+    """The body of `POST /v1/schedules/{name}/pause`; it may be left out."""
 
     reason: Key | None = Field(default=None, description="Shown wherever the pause is.")
 
@@ -176,6 +177,23 @@ class DeadPurgeBody(Strict):
         default=None, description="`next_after` of the answer before: goes on there."
     )
     dry_run: bool = Field(default=False, description="Count, and delete nothing.")
+
+
+class QueuePauseBody(PauseBody):
+    """The body of `POST /v1/queues/{name}/pause`; it may be left out."""
+
+    until: Instant | None = Field(default=None, description="When it ends by itself; never without it.")
+
+
+class QueuePatch(Strict):
+    """The body of `PATCH /v1/queues/{name}`: what is left out stays, null takes a limit away."""
+
+    concurrency: int | None = Field(
+        default=None, ge=1, le=MOST_LIMIT, description="How many of its jobs may run in the whole fleet."
+    )
+    max_depth: int | None = Field(
+        default=None, ge=0, le=MOST_LIMIT, description="How many ready and delayed jobs it takes in."
+    )
 
 
 class NoBody(Strict):

@@ -84,6 +84,7 @@ class StoreGauges(Collector):
         yield _depths(named)
         yield _oldest(named)
         yield _dead(named)
+        yield from _controls(named)
         held = GaugeMetricFamily("outlast_jobs_held", "Jobs that an operator has to decide about.")
         held.add_metric([], float(stats.by_state.get(State.HELD, 0)))
         yield held
@@ -122,6 +123,20 @@ def _dead(named: list[tuple[str, QueueView]]) -> Metric:
     for labels, value in _summed(((name,), float(queue.depth.get(State.DEAD, 0))) for name, queue in named).items():
         family.add_metric(labels, value)
     return family
+
+
+def _controls(named: list[tuple[str, QueueView]]) -> Iterator[Metric]:
+    """Yield what holds queues back; of queues that share a label, and of those without a setting, nothing."""
+    paused = GaugeMetricFamily("outlast_queue_paused", "1 for a queue that is paused.", labels=["queue"])
+    running = GaugeMetricFamily("outlast_queue_concurrency", "How many jobs of a queue may run.", labels=["queue"])
+    depth = GaugeMetricFamily("outlast_queue_max_depth", "How many jobs may wait in a queue.", labels=["queue"])
+    for name, queue in named:
+        is_paused = None if queue.paused_at is None else 1
+        values = ((paused, is_paused), (running, queue.concurrency), (depth, queue.max_depth))
+        for family, value in values if name != OTHER else ():
+            if value is not None:
+                family.add_metric([name], float(value))
+    yield from (paused, running, depth)
 
 
 class OutboxGauges(Collector):
@@ -217,6 +232,9 @@ class Metrics:
         self._purge_age = Gauge(
             "outlast_purge_age_seconds", "Since the last full round over a kind began.", ["kind"], registry=own
         )
+        self._deferred = Counter(
+            "outlast_outbox_deferred_total", "Times that rows were put off because their queue was full.", registry=own
+        )
         self._schedules = BoundedLabels()
         self._occurrences = Counter(
             "outlast_schedule_occurrences_total",
@@ -253,6 +271,10 @@ class Metrics:
         """Count rows that ended: published, deduped or quarantined."""
         if count:
             self._outbox_rows.labels(end=end).inc(count)
+
+    def outbox_deferred(self, count: int) -> None:
+        """Count rows that stay because their queue was full."""
+        self._deferred.inc(count)
 
     def show_outbox(self, view: OutboxView) -> None:
         """Let the outbox's gauges speak from this view on."""

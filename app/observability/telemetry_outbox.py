@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from ..domain.outbox import OutboxView, Pass
 from .metrics import Metrics
+from .telemetry_attempts import Level
 
 
 class OutboxEvents:
@@ -26,6 +25,10 @@ class OutboxEvents:
         self.metrics.outbox_rows("published", done.published)
         self.metrics.outbox_rows("deduped", done.deduped)
         self.metrics.outbox_rows("quarantined", len(done.quarantined))
+        self.metrics.outbox_deferred(done.deferred)
+        if done.deferred:
+            fix = "let workers catch up, or raise the maximum depth of the queue with `outlast queues set`"
+            self._warn("outbox.deferred", count=done.deferred, fix=fix)
         fix = "mend the cause, then run `outlast outbox replay`"
         for one in done.quarantined:
             self._say("error", "outbox.quarantined", outbox_id=str(one.id), job=one.name, code=one.code, fix=fix)
@@ -42,8 +45,11 @@ class OutboxEvents:
         """Show how far the outbox is."""
         self.metrics.show_outbox(view)
 
-    def _say(self, level: Literal["debug", "info", "warning", "error"], event: str, **facts: object) -> None:
+    def _say(self, level: Level, event: str, **facts: object) -> None:
         raise NotImplementedError
 
     def _fail(self, event: str, error: BaseException, **facts: object) -> None:
+        raise NotImplementedError
+
+    def _warn(self, event: str, *, level: Level = "warning", **facts: object) -> None:
         raise NotImplementedError

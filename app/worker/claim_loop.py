@@ -81,6 +81,7 @@ class ClaimLoop:
         self._is_doubtful = False
         self._reconcile_at = bench.monotonic() + bench.options.lease.total_seconds()
         self._may_be_more = True
+        self._limited: set[str] = set()  # queues of which only so many jobs run: the end of one may let another begin
         self._is_listening = False
         self._is_claiming = False
         self._ride: Ride | None = None  # a claim that rides along with a settle, while it is under way
@@ -179,6 +180,8 @@ class ClaimLoop:
     def _note(self, ride: Ride, claimed: Sequence[ClaimedJob]) -> None:
         """Note whether a claim left anything: one that was not filled, in all and in each queue, found the end."""
         request, brought = ride.request, Counter(job.queue for job in claimed)
+        limited = {job.queue for job in claimed if job.is_limited}
+        self._limited = (self._limited - brought.keys()) | limited
         self._may_be_more = len(claimed) >= request.room or any(
             brought[share.queue] >= share.room for share in request.shares
         )
@@ -204,7 +207,8 @@ class ClaimLoop:
         """Give a claim to send with a settle that frees places in `queues`; None when this is not the time for one."""
         lease = self._lease()
         is_free = self._ride is None and self._brought is None and not self._is_claiming
-        if not is_free or not self._may_be_more or self._leaving.is_set() or not lease.may_claim:
+        may_be_more = self._may_be_more or not self._limited.isdisjoint(queues)
+        if not is_free or not may_be_more or self._leaving.is_set() or not lease.may_claim:
             return None
         if self._bench.monotonic() >= self._reconcile_at:
             self._news.set()

@@ -65,6 +65,7 @@ class Maintenance:
         self._has_found = asyncio.Event()
         self._reap_from = 0.0
         self.is_away = False  # at the last call, and nobody knows of its return
+        self._resume_at: float | None = None  # when the next pause of a queue is over
 
     def due_in(self, delay: timedelta) -> None:
         """Look again when a job of this worker's becomes due, if that is sooner than the next look."""
@@ -102,6 +103,9 @@ class Maintenance:
                 await self._while_full(self._promote)
             if _WAKE in due:
                 await self._while_full(self._wake)
+            if self._resume_at is not None and self._resume_at <= self._monotonic():
+                self._resume_at = None
+                self._on_ready()
             await self._until_look()
 
     async def sweep(self) -> None:
@@ -144,6 +148,9 @@ class Maintenance:
         if due.must_expire or due.must_reap or due.must_release:
             self._found = due
             self._has_found.set()
+        if due.resume_in is not None:
+            self._resume_at = now + due.resume_in.total_seconds() + _SOONEST_SECONDS
+            self._look_by(self._resume_at)
         verbs = set[str]()
         for verb, wait in ((_PROMOTE, due.promote_in), (_WAKE, due.wake_in)):
             if wait is not None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from app.drivers.protocol import Wake
+from tests.support.drivers import DriverEnv
 
 
 class Ears:
@@ -27,3 +30,12 @@ class Ears:
                 self._changed.clear()
                 await self._changed.wait()
         self.heard.clear()
+
+
+@asynccontextmanager
+async def hearing(env: DriverEnv) -> AsyncIterator[Ears]:
+    """Listen from now on."""
+    ears = Ears()
+    async with env.driver.listen(ears):
+        await ears.wait_for(Wake.LISTENING)
+        yield ears

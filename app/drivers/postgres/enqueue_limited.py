@@ -91,10 +91,11 @@ class Rooms:
             return True
         batch.repeated(await self._conn.fetch(self._db.in_schema(KNOWN_IDS), *batch.ids()))
         batch.found(await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns))
-        batch.columns()
-        for queue, indexes in self._over(batch).items():
-            room = self._rooms[queue]
-            batch.refuse_full(indexes[room.free :], room.max_depth)
+        if batch.is_pending:
+            batch.columns()
+            for queue, indexes in self._over(batch).items():
+                room = self._rooms[queue]
+                batch.refuse_full(indexes[room.free :], room.max_depth)
         return False
 
     def took(self, queues: Iterable[str]) -> None:

@@ -55,7 +55,7 @@ _FRESH = JOB_EXAMPLE | {"deduped": False}
         200: answer(EnqueuedJob, "The key's job, or the job ended while the request waited.", _DEDUPED)
         | {"model": EnqueuedJob | EnqueuedReceipt},
         202: answer(EnqueuedJob, "`Prefer: wait` ran out before the job ended.", _FRESH, Location="The job."),
-        **problems(404, 409, has_body=True),
+        **problems(404, 409, 429, has_body=True),
     },
     openapi_extra=body(EnqueueBody, _EXAMPLES, is_required=True)
     | {"parameters": [PREFER, TRACEPARENT, IDEMPOTENCY_KEY]},

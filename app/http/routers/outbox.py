@@ -28,6 +28,7 @@ _EXAMPLE = {
     "staged": {"value": 12, "capped": False},
     "claimed": {"value": 0, "capped": False},
     "quarantined": {"value": 1, "capped": False},
+    "deferred": {"value": 0, "capped": False},
     "lag_ms": 40,
     "oldest_at": "2026-11-29T12:00:00Z",
     "items": [_ROW],

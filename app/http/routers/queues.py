@@ -1,4 +1,4 @@
-"""Queues: `GET /v1/queues`, `/v1/queues/{name}`, and their pause and resume."""
+"""Queues: `GET /v1/queues`, `GET` and `PATCH /v1/queues/{name}`, and their pause and resume."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...control.represent import queue_document
+from ...domain.queue import QueueChange
 from ..answers import Queue, QueueList
-from ..body import read_optional_body, refuse_request_key
+from ..body import read_body, read_optional_body, refuse_request_key
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..replies import reply
-from ..requests import NoBody, PauseBody
+from ..requests import NoBody, QueuePatch, QueuePauseBody
 from ..services import Services
 
 router = APIRouter(tags=["queues"])
@@ -24,12 +25,18 @@ _EXAMPLE = {
     "paused_at": None,
     "paused_by": None,
     "pause_reason": None,
+    "paused_until": None,
+    "concurrency": 8,
+    "max_depth": None,
 }
+_LIMITS = {"limits": {"concurrency": 8, "max_depth": 10_000}, "no limit": {"concurrency": None}}
+_PAUSE = {"reason": "the mail server moves", "until": "2026-11-29T14:00:00Z"}
 _PAUSED = _EXAMPLE | {
     "is_paused": True,
     "paused_at": "2026-11-29T12:00:00Z",
     "paused_by": "bootstrap",
     "pause_reason": "the mail server moves",
+    "paused_until": "2026-11-29T14:00:00Z",
 }
 
 
@@ -57,21 +64,37 @@ async def get_queue(name: str, services: Services, _identity: Reader) -> Respons
     return reply(queue_document(await services.queues.find(name)))
 
 
+@router.patch(
+    "/v1/queues/{name}",
+    operation_id="updateQueue",
+    summary="Limit a queue",
+    response_model=None,
+    responses={200: answer(Queue, "The queue, limited so.", _EXAMPLE), **problems(has_body=True)},
+    openapi_extra=body(QueuePatch, _LIMITS, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def update_queue(request: Request, name: str, services: Services, _identity: Operator) -> Response:
+    """Set how many jobs of a queue may run, and how many it takes in. What is left out stays; null is no limit."""
+    refuse_request_key(request)
+    sent = (await read_body(request, payload_max_bytes=services.payload_max_bytes)).parse(QueuePatch)
+    given = {field: getattr(sent, field) for field in sent.model_fields_set}
+    return reply(queue_document(await services.queues.limit(name, QueueChange(**given))))
+
+
 @router.post(
     "/v1/queues/{name}/pause",
     operation_id="pauseQueue",
     summary="Pause a queue",
     response_model=None,
     responses={200: answer(Queue, "The queue, paused.", _PAUSED), **problems(has_body=True)},
-    openapi_extra=body(PauseBody, {"reason": {"reason": "the mail server moves"}}, is_required=False)
-    | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(QueuePauseBody, {"reason": _PAUSE}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def pause_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
-    """Stop workers from taking jobs of this queue; running ones go on. A paused queue keeps its first pause."""
+    """Stop workers from taking jobs of this queue; running ones go on. A pause shortens none that stands already."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    reason = sent.parse(PauseBody).reason
-    return reply(queue_document(await services.queues.pause(name, by=identity.name, reason=reason)))
+    asked = sent.parse(QueuePauseBody)
+    paused = await services.queues.pause(name, by=identity.name, reason=asked.reason, until=asked.until)
+    return reply(queue_document(paused))
 
 
 @router.post(

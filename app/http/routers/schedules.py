@@ -154,7 +154,7 @@ async def resume_schedule(request: Request, name: str, services: Services, ident
     responses={
         200: answer(Decided, "Its key led to a job that was there.", _DECIDED | {"outcome": "skipped"}),
         201: answer(Decided, "The job is enqueued.", _DECIDED, Location="The job."),
-        **problems(404, 409, has_body=True),
+        **problems(404, 409, 429, has_body=True),
     },
     openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
 )
