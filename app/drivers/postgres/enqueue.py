@@ -58,7 +58,7 @@ async def enqueue_many(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued, 
         )
     if not jobs:
         return ()
-    is_short = is_plain(jobs)
+    is_short = is_plain(jobs) and not _are_counted(db, jobs)
     if is_short and await _store_plain(db, jobs):
         return stored(jobs)
     return (await _store(db, jobs, is_atomic=True, is_many=True, is_repeated=is_short)).in_order()
@@ -66,7 +66,7 @@ async def enqueue_many(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued, 
 
 async def store_each(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued | OutlastError, ...]:
     """Store jobs of callers that do not know each other, in one statement: what is refused leaves the others stored."""
-    is_short = is_plain(jobs)
+    is_short = is_plain(jobs) and not _are_counted(db, jobs)
     if is_short and await _store_plain(db, jobs):
         return stored(jobs)
     return (await _store(db, jobs, is_atomic=False, is_repeated=is_short)).verdicts()
@@ -105,8 +105,6 @@ async def _store_plain(db: Database, jobs: Sequence[NewJob]) -> bool:
 
     False: an id is there already or stands twice, or a queue has a maximum depth.
     """
-    if limited_among(db, {job.queue for job in jobs}):
-        return False
     columns = plain_columns(jobs, await name_ids(db, {job.name for job in jobs}))
     try:
         tag = await db.run(lambda conn: conn.execute(db.in_schema(ENQUEUE_PLAIN), *columns))
@@ -125,7 +123,7 @@ async def _store(
     names = await name_ids(db, {job.name for job in jobs})
     tries = int(is_repeated)
 
-    is_limited = bool(limited_among(db, {job.queue for job in jobs}))
+    is_limited = _are_counted(db, jobs)
 
     async def once(conn: Raw) -> Batch:
         batch = Batch(jobs, names)
@@ -153,6 +151,11 @@ async def _store(
                 raise
     await _ring(db, batch)
     return batch
+
+
+def _are_counted(db: Database, jobs: Sequence[NewJob]) -> bool:
+    """Say whether some of their queues are known to have a maximum depth: nearly always none is."""
+    return bool(db.limited.depth) and bool(limited_among(db, {job.queue for job in jobs}))
 
 
 async def _ring(db: Database, batch: Batch) -> None:
