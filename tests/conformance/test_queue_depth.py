@@ -9,10 +9,13 @@ import pytest
 from app.domain.errors import JobDuplicate, QueueFull
 from app.domain.outcome import Completed, DeadLettered, Interrupted, Retried, Suspended
 from app.domain.queue import QueueChange
+from app.domain.schedule import Declaration, OccurrenceOutcome, Overlap, Plan, Planned
 from app.domain.state import DeadReason, State
+from app.drivers.schedules import schedules_of
 from tests.conformance.runs import a_call
 from tests.support.drivers import ERROR, DriverEnv, new_id, new_job
 
+MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 TWO = QueueChange(max_depth=2)
 
@@ -159,3 +162,21 @@ async def test_a_finished_job_does_not_count(env: DriverEnv) -> None:
     job = await env.running(queue="mail")
     await env.close_attempt(job.token, Completed())
     await env.enqueue(queue="mail")
+
+
+async def test_an_occurrence_that_comes_due_for_a_full_queue_is_skipped_and_says_why(env: DriverEnv) -> None:
+    store = schedules_of(env.driver)
+    assert store is not None
+    await env.driver.set_queue("mail", QueueChange(max_depth=1))
+    declared = Declaration(name="nightly", code_version="1", cron="* * * * *", tz="UTC", document="{}")
+    await store.declare([declared])
+    at = env.now()
+    planned = tuple(Planned(at=at + number * MINUTE, job=new_job(queue="mail")) for number in range(2))
+    plan = Plan(name="nightly", digest=declared.digest, until=at + MINUTE, planned=planned, overlap=Overlap.ALLOW)
+    decided = await store.decide(plan)
+    assert decided is not None
+    assert [one.outcome for one in decided] == [OccurrenceOutcome.FIRED, OccurrenceOutcome.SKIPPED]
+    assert (decided[1].why or "").startswith("QUEUE_FULL: ")
+    with pytest.raises(QueueFull):
+        await store.fire("nightly", new_job(queue="mail"), by="ops")
+    assert await depth(env) == 1

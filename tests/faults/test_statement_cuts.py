@@ -29,6 +29,7 @@ from tests.faults.cuts import (
     heart,
     outbox,
     purges,
+    queues,
     repairs,
     runs,
     schedules,
@@ -59,6 +60,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "upkeep": upkeep.OPERATIONS,
     "purges": purges.PURGES,
     "schedules": schedules.OPERATIONS,
+    "queues": queues.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -76,14 +78,15 @@ _CELLS = {
     "upkeep": 60,
     "purges": 72,
     "schedules": 100,
+    "queues": 60,
 }
-_MODULES = (ends, enqueue, heart, outbox, purges, repairs, runs, schedules, settle, upkeep, waits, worker)
+_MODULES = (ends, enqueue, heart, outbox, purges, queues, repairs, runs, schedules, settle, upkeep, waits, worker)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "close", "count_over", "count_table", "database_time", "dead_letters", "describe", "drains"),
     *("due", "events", "find", "finished_among", "forwarded", "heard", "history", "job_types", "list"),
-    *("listen", "now", "open", "open_heartbeat", "ping", "queues", "run", "schedules", "situation"),
-    *("stage_now", "standings", "stats", "until_finished", "view", "vitals", "workers"),
+    *("listen", "now", "open", "open_heartbeat", "ping", "queue_facts", "queues", "run", "schedules"),
+    *("situation", "stage_now", "standings", "stats", "until_finished", "view", "vitals", "workers"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
 _PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...domain.outbox import RELAY_LEASE, Claimed, OutboxId, Refusal, RelayId
 from .database import Database, Raw
 from .outbox_looks import Looks
-from .outbox_rows import LOOK, count_of, put_aside, rest, staged_row
+from .outbox_rows import LOOK, RESTS, count_of, put_aside, rest, staged_row
 
 _CLAIM = f"""
 with {LOOK},
@@ -25,14 +25,14 @@ END = "delete from outlast.outbox where id = any($1::uuid[]) and state = 1 and c
 
 _RELEASE = """
 update outlast.outbox set state = 0, claimed_by = null, lease_until = null where state = 1 and claimed_by = $1"""
-_RECOVER = """
+_RECOVER = f"""
 with over as materialized (
   select id, claimed_by from outlast.outbox where state = 1 and lease_until <= outlast.clock()
   order by lease_until limit 10000 for update skip locked),
 again as (
   update outlast.outbox set state = 0, claimed_by = null, lease_until = null
   where state = 1 and id = any(array(select id from over)))
-select count(*) as rows, count(claimed_by) as lost from over"""
+select count(*) as rows, count(*) filter (where claimed_by <> {RESTS}) as lost from over"""  # noqa: S608  our own
 
 
 async def claim(db: Database, looks: Looks, relay_id: RelayId, batch: int) -> Claimed:

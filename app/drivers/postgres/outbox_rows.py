@@ -45,11 +45,12 @@ update outlast.outbox o set state = 2, claimed_by = null, lease_until = null, re
 from unnest($1::uuid[], $2::text[], $3::text[]) r(id, code, why)
 where o.id = r.id and o.state < 2 and o.claimed_by is not distinct from $4"""
 
-# A row that rests is claimed by nobody, and its lease ends with its rest. Of a relay's own claims one is taken back:
-# nothing was published by it.
+# The claimant of rows that rest, which no relay is; their lease ends with their rest.
+RESTS = "'00000000-0000-0000-0000-000000000000'::uuid"
+# Of a relay's own claims one is taken back: nothing was published by it.
 _DEFER = f"""
 update outlast.outbox o
-set state = 1, claimed_by = null, claims = claims - case when claimed_by is null then 0 else 1 end,
+set state = 1, claimed_by = {RESTS}, claims = claims - case when claimed_by is null then 0 else 1 end,
   lease_until = outlast.clock() + least(greatest((outlast.clock() - staged_at) / {DEFERRAL_PART}, $3), $4)
 where o.id = any($1::uuid[]) and o.state < 2 and o.claimed_by is not distinct from $2"""  # noqa: S608  a number of ours
 

@@ -12,20 +12,20 @@ from ...domain.job import JobId
 from ...domain.outbox import MOST_COUNTED, OutboxId, OutboxView, QuarantinedRow, Refusal, UnpublishedRow
 from .database import Database, Row
 from .outbox_looks import Looks
-from .outbox_rows import count_of
+from .outbox_rows import RESTS, count_of
 from .rows import plain
 
 _VIEW = f"""
 select outlast.clock() as now,
   (select count(*) from (select from outlast.outbox where state = 0 limit {MOST_COUNTED}) c) as staged,
-  (select count(*) from (select from outlast.outbox where state = 1 and claimed_by is not null limit {MOST_COUNTED}) c)
+  (select count(*) from (select from outlast.outbox where state = 1 and claimed_by <> {RESTS} limit {MOST_COUNTED}) c)
     as claimed,
-  (select count(*) from (select from outlast.outbox where state = 1 and claimed_by is null limit {MOST_COUNTED}) c)
+  (select count(*) from (select from outlast.outbox where state = 1 and claimed_by = {RESTS} limit {MOST_COUNTED}) c)
     as deferred,
   (select count(*) from (select from outlast.outbox where state = 2 limit {MOST_COUNTED}) c) as quarantined,
   least(
     (select staged_at from outlast.outbox where state = 0 order by staged_at limit 1),
-    (select min(staged_at) from outlast.outbox where state = 1)) as oldest_at"""  # noqa: S608  numbers of our own
+    (select min(staged_at) from outlast.outbox where state = 1)) as oldest_at"""  # noqa: S608  our own
 
 _ITEMS = """
 select id, name, queue, tenant, staged_at, refused_at, refused_code, refused_why from outlast.outbox

@@ -221,6 +221,24 @@ class ReleaseRows(Ending):
         self.one = self.passes()
 
 
+class Defer(ReleaseRows):
+    """Rows whose queue is full rest, and are published once they have."""
+
+    name = "relay: defer"
+    is_published = False
+
+    async def call(self) -> Any:
+        return await self.product.defer(self.relay, [OutboxId(job.id) for job in self.rows])
+
+    async def check(self, answer: Any) -> None:
+        view = await self.product.view()
+        assert (view.deferred, view.claimed) == (2, 0)
+        assert [row["claims"] for row in await self.bench.apart.fetch("select claims from outlast.outbox")] == [0, 0]
+        await self.bench.apart.fetch("update outlast.outbox set lease_until = outlast.clock() - interval '1 s'")
+        assert await self.product.recover() == 0, "of these nothing is in doubt"
+        await super().check(answer)
+
+
 class Recover(ReleaseRows):
     """The relay that had claimed them is gone."""
 
@@ -264,6 +282,7 @@ APART: tuple[type[Operation], ...] = (
     Ending,
     Quarantine,
     ReleaseRows,
+    Defer,
     Recover,
     Replay,
 )
