@@ -16,6 +16,8 @@ from .errors import QueueFull
 MOST_LIMIT = 1_000_000_000
 # A depth is counted up to its maximum, or up to here where there is none.
 MOST_COUNTED = 10_000
+# For how long it is said that a pause has ended by itself: longer than it takes to hear of one that was short.
+JUST_ENDED = timedelta(seconds=2)
 # How long what was free after a costly count may be taken to be so.
 COUNT_KEPT = timedelta(seconds=1)
 

@@ -19,7 +19,8 @@ class QueueStore(Protocol):
     ) -> None:
         """Stop claims from a queue at once; running jobs go on. It ends by itself at `until`, by the store's clock.
 
-        Of a pause and one that stands already the longer stands, of two alike the first: a pause shortens none.
+        Of a pause and one that stands already the longer stands, of two alike the first: a pause shortens none. Workers
+        are told of an end, so that they look again then.
         """
         ...
 

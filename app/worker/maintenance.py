@@ -103,9 +103,6 @@ class Maintenance:
                 await self._while_full(self._promote)
             if _WAKE in due:
                 await self._while_full(self._wake)
-            if self._resume_at is not None and self._resume_at <= self._monotonic():
-                self._resume_at = None
-                self._on_ready()
             await self._until_look()
 
     async def sweep(self) -> None:
@@ -149,8 +146,9 @@ class Maintenance:
             self._found = due
             self._has_found.set()
         if due.resume_in is not None:
-            self._resume_at = now + due.resume_in.total_seconds() + _SOONEST_SECONDS
-            self._look_by(self._resume_at)
+            self._look_by(now + due.resume_in.total_seconds() + _SOONEST_SECONDS)
+        if due.has_resumed:
+            self._on_ready()
         verbs = set[str]()
         for verb, wait in ((_PROMOTE, due.promote_in), (_WAKE, due.wake_in)):
             if wait is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.queue import Pause
+from app.domain.queue import JUST_ENDED, Pause
 from app.drivers.protocol import Wake
 from tests.conformance.ears import hearing
 from tests.support.drivers import DriverEnv
@@ -70,6 +70,12 @@ async def test_a_pause_can_be_ended_before_its_time(env: DriverEnv) -> None:
     assert len(await env.claim(await env.register())) == 1
 
 
+async def test_workers_are_told_that_there_is_an_end_to_come(env: DriverEnv) -> None:
+    async with hearing(env) as ears:
+        await env.driver.pause_queue("mail", by="ops", until=env.now() + MINUTE)
+        await ears.wait_for(Wake.DELAYED)
+
+
 async def test_the_next_end_of_a_pause_is_told_of(env: DriverEnv) -> None:
     assert (await env.driver.due()).resume_in is None
     await env.driver.pause_queue("a", by="ops")
@@ -77,6 +83,10 @@ async def test_the_next_end_of_a_pause_is_told_of(env: DriverEnv) -> None:
     await env.driver.pause_queue("c", by="ops", until=env.now() + MINUTE)
     assert (await env.driver.due()).resume_in == MINUTE
     await env.advance(MINUTE)
-    assert (await env.driver.due()).resume_in == MINUTE
-    await env.advance(MINUTE)
-    assert (await env.driver.due()).resume_in is None
+    found = await env.driver.due()
+    assert (found.resume_in, found.has_resumed) == (MINUTE, True)
+    await env.advance(JUST_ENDED)
+    assert (await env.driver.due()).has_resumed is False
+    await env.advance(MINUTE - JUST_ENDED)
+    found = await env.driver.due()
+    assert (found.resume_in, found.has_resumed) == (None, True)

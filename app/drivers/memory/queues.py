@@ -22,6 +22,8 @@ class MemoryQueues:
             pause, standing = Pause(at=now, by=by, reason=reason, until=until), self._store.pause_of(queue, now)
             if standing is None or pause.outlasts(standing):
                 self._store.pauses[queue] = pause
+            if until is not None:
+                self._store.bell.add(Wake.DELAYED)
 
     async def resume_queue(self, queue: str) -> None:
         """Let claims from a queue begin again."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from ...domain.job import JobId
+from ...domain.outbox import SOURCE_MARGIN
+from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
 from .reap import any_to_reap
@@ -25,6 +27,7 @@ def due(store: Store) -> Due:
             wake_in=wake_in(store, now),
             must_release=must_release(store, now),
             resume_in=_resume_in(store, now),
+            has_resumed=_has_resumed(store, now),
         )
 
 
@@ -73,6 +76,11 @@ def purge(store: Store, query: PurgeQuery) -> int:
 def _resume_in(store: Store, now: datetime) -> timedelta | None:
     ends = [pause.until for pause in store.pauses.values() if pause.until is not None and pause.until > now]
     return min(ends) - now if ends else None
+
+
+def _has_resumed(store: Store, now: datetime) -> bool:
+    ends = (pause.until for pause in store.pauses.values())
+    return any(end is not None and now - JUST_ENDED < end <= now for end in ends)
 
 
 def _end(store: Store, job_id: JobId, reason: DeadReason, now: datetime) -> Expired:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due
 from .database import Database, Raw, Row
 from .describe import finished_among
 from .expire import PASSED
 from .reap import LAPSED, ORPHANED
 from .versions import MUST_RELEASE
+
+_AFTER = f"q.paused_until > outlast.clock() - interval '{JUST_ENDED.total_seconds()} s'"
 
 # Limits are read in their order: `exists` may be planned as a join of them all.
 _DUE = f"""
@@ -25,7 +28,9 @@ select (select w.due_at from outlast.waiting w
   (select v.due_at from outlast.wait v where v.due_at >= $2 order by v.due_at limit 1) - outlast.clock() as wake_in,
   {MUST_RELEASE.strip()} as must_release,
   (select min(q.paused_until) from outlast.queue q where q.paused_until > outlast.clock()) - outlast.clock()
-    as resume_in"""  # noqa: S608  fragments of our own
+    as resume_in,
+  exists (select from outlast.queue q where q.paused_until <= outlast.clock() and {_AFTER})
+    as has_resumed"""  # noqa: S608  fragments of our own
 
 
 async def due(db: Database) -> Due:
@@ -46,4 +51,5 @@ async def due(db: Database) -> Due:
         wake_in=min(row["wake_in"] or timedelta(), timedelta()) if has_ended else row["wake_in"],
         must_release=row["must_release"],
         resume_in=row["resume_in"],
+        has_resumed=row["has_resumed"],
     )

@@ -64,6 +64,8 @@ class QueueVerbs:
     ) -> None:
         """Stop claims from a queue; the pause that lasts longer stands."""
         await self._db.run(lambda conn: conn.execute(self._db.in_schema(_PAUSE), queue, by, reason, until))
+        if until is not None:
+            await notify(self._db, Wake.DELAYED)  # there is a time to come that workers look again at
 
     async def resume_queue(self, queue: str) -> None:
         """Let claims from a queue begin again; safe to repeat."""

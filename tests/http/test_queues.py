@@ -1,0 +1,97 @@
+"""The controls of queues over HTTP: until when, how many run, how many wait, and what a full queue answers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.domain.queue import MOST_LIMIT
+from app.http.answers import Queue
+from tests.http.api import Api, code_of
+from tests.support.drivers import NAME, new_job
+
+MAIL = "/v1/queues/mail"
+
+
+async def shown(api: Api) -> dict[str, Any]:
+    response = await api.client.get(MAIL)
+    assert response.status_code == 200, response.text
+    Queue.model_validate_json(response.content)
+    found: dict[str, Any] = response.json()
+    return found
+
+
+async def test_a_pause_has_an_end(each_api: Api) -> None:
+    api = each_api
+    until = (api.env.now() + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    paused = await api.client.post(f"{MAIL}/pause", json={"reason": "the server moves", "until": until})
+    assert paused.status_code == 200, paused.text
+    document = await shown(api)
+    assert document == paused.json()
+    assert (document["is_paused"], document["paused_by"], document["paused_until"]) == (True, "dev", until)
+    await api.env.advance(timedelta(hours=1))
+    assert code_of(await api.client.get(MAIL)) == (404, "NOT_FOUND")
+
+
+async def test_a_pause_that_would_be_over_is_refused(each_api: Api) -> None:
+    api = each_api
+    for until in (api.env.now(), api.env.now() - timedelta(days=1)):
+        refused = await api.client.post(f"{MAIL}/pause", json={"until": until.isoformat()})
+        assert code_of(refused) == (422, "REQUEST_INVALID")
+        assert refused.json()["errors"][0]["pointer"] == "/until"
+    assert code_of(await api.client.get(MAIL)) == (404, "NOT_FOUND")
+
+
+async def test_limits_are_set_one_by_one_and_taken_away(each_api: Api) -> None:
+    api = each_api
+    both = await api.client.patch(MAIL, json={"concurrency": 8, "max_depth": 100})
+    assert both.status_code == 200, both.text
+    assert (both.json()["concurrency"], both.json()["max_depth"]) == (8, 100)
+    assert (await api.client.patch(MAIL, json={"max_depth": 0})).json()["concurrency"] == 8
+    document = await shown(api)
+    assert (document["concurrency"], document["max_depth"]) == (8, 0)
+    assert (await api.client.patch(MAIL, json={})).json() == document
+    gone = await api.client.patch(MAIL, json={"concurrency": None, "max_depth": None})
+    assert (gone.json()["concurrency"], gone.json()["max_depth"]) == (None, None)
+    assert code_of(await api.client.get(MAIL)) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"concurrency": 0},
+        {"concurrency": MOST_LIMIT + 1},
+        {"concurrency": True},
+        {"concurrency": 1.5},
+        {"max_depth": -1},
+        {"max_depth": "10"},
+        {"rate": 1},
+    ],
+    ids=str,
+)
+async def test_limits_that_cannot_be_are_refused(each_api: Api, body: dict[str, Any]) -> None:
+    assert code_of(await each_api.client.patch(MAIL, json=body)) == (422, "REQUEST_INVALID")
+    assert code_of(await each_api.client.patch("/v1/queues/A%20B", json={"concurrency": 1})) == (422, "REQUEST_INVALID")
+
+
+async def test_a_full_queue_answers_429_with_when_to_come_back(each_api: Api) -> None:
+    api = each_api
+    await api.client.patch(MAIL, json={"max_depth": 1})
+    await api.env.driver.enqueue(new_job(queue="mail"))
+    refused = await api.client.post("/v1/jobs", json={"name": NAME, "payload": {}, "queue": "mail"})
+    assert code_of(refused) == (429, "QUEUE_FULL")
+    assert refused.headers["Retry-After"] == "1"
+    problem = refused.json()
+    assert (problem["retryable"], problem["limit"]) == (True, 1)
+    assert "outlast queues set mail --max-depth" in problem["fix"]
+
+
+async def test_changing_a_queue_needs_the_scope(locked: Api) -> None:
+    reader = locked.client_with({})
+    for response in (
+        await reader.patch(MAIL, json={"concurrency": 1}),
+        await reader.post(f"{MAIL}/pause", json={"until": "2090-01-01T00:00:00Z"}),
+    ):
+        assert response.status_code == 401
