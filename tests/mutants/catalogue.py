@@ -12,6 +12,7 @@ from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_looks import LOOKS
 from tests.mutants.catalogue_outbox import OUTBOX
 from tests.mutants.catalogue_purge import PURGES
+from tests.mutants.catalogue_queues import QUEUES
 from tests.mutants.catalogue_runs import RUNS
 from tests.mutants.catalogue_schedules import SCHEDULES
 from tests.mutants.mutant import Case, Mutant, Target
@@ -69,12 +70,16 @@ LOCK_ORDER = Target(
 
 FUSED = Target(
     _DRIVER + "settle_and_claim.py",
-    (_RACES + "fused.py", "tests/conformance/test_settle_and_claim.py", "tests/postgres/test_settle_fence.py"),
+    (
+        *(_RACES + "fused.py", "tests/conformance/test_settle_and_claim.py"),
+        *("tests/postgres/test_settle_fence.py", "tests/conformance/test_queue_limits.py"),
+    ),
     (
         Mutant("a settle before tokens are locked", 'f"{_SETTLED_FIRST}{MAY_CLAIM}"', "MAY_CLAIM"),
         Mutant("twice the same claim", "len(fences) < len(settlements) or "),
         Mutant("nothing to settle", "not settlements or "),
         Mutant("no room", " or request.room <= 0"),
+        Mutant("places that it frees", " or db.limited.has_any(fences)"),
         Mutant(
             "in the order of sequences",
             "sorted(range(len(settlements)), key=lambda index: settlements[index].token.fence)",
@@ -89,12 +94,21 @@ CLAIM = Target(
         _ROUTES,
         *("tests/conformance/test_claim.py", "tests/postgres/test_lost_worker.py"),
         *("tests/postgres/test_low_water.py", "tests/postgres/test_plans.py", "tests/postgres/test_set_aside.py"),
-        *(_RACES + "claim.py", "tests/postgres/test_buffers.py"),
+        *(_RACES + "claim.py", "tests/postgres/test_buffers.py", "tests/conformance/test_queue_limits.py"),
     ),
     (
         Mutant("worker not lost", "select lost_at is null and closed_at is null", "select closed_at is null"),
         Mutant("worker not closed", "lost_at is null and closed_at is null", "lost_at is null"),
         Mutant("lease not passed", " and lease_until > outlast.clock()"),
+        Mutant("queue not paused", " and l.is_paused is not true"),
+        Mutant("places that are free", "l.places) as room", "s.room) as room"),
+        Mutant("one queue: limited ones apart", "from gate where not is_limited),", "from gate),"),
+        Mutant("several: limited ones apart", "from nx where not is_limited),", "from nx),"),
+        Mutant(
+            "claims of limited queues are told apart", "job._replace(is_limited=True) if seq in limited else job", "job"
+        ),
+        Mutant("name is known", "r.name_id = any($4::int[]) and ", "cardinality($4::int[]) >= 0 and "),
+        Mutant("room for jobs that run alone", "r.crashes + 1 < coalesce(", "r.crashes < coalesce("),
         Mutant("mark", "(r.rank, r.seq) > (g.rank, g.seq) and "),
         Mutant("end of a stretch", " and r.rank < g.ends"),
         Mutant("heads of the right queue", "where g.queue = s.queue limit", "limit"),
@@ -246,9 +260,12 @@ ENQUEUE = Target(
         _ROUTES,
         *("tests/postgres/test_enqueue_statements.py", "tests/postgres/test_low_water.py"),
         *("tests/conformance/test_enqueue_keys.py", "tests/postgres/test_enqueue_race.py"),
-        "tests/conformance/test_enqueue.py",
+        *("tests/conformance/test_enqueue.py", "tests/conformance/test_queue_depth.py"),
     ),
     (
+        Mutant("queues with a maximum", "q.max_depth is not null and q.name", "false and q.name"),
+        Mutant("short: counted first", "where {_LIMITED} is null and {_ID_FIRST}", "where {_ID_FIRST}"),
+        Mutant("counted first", "(select queues from limited) is null and ", ""),
         Mutant("id before number", '"(select pg_current_xact_id()) is not null"', '"true"'),
         Mutant("live key", "l.hash = n.hash and (not l.ended or l.expires_at > outlast.clock())", "l.hash = n.hash"),
         Mutant("taken over only when ended", "\n    where l.ended and l.expires_at", "\n    where l.expires_at"),
@@ -296,6 +313,7 @@ TARGETS = (
     *BESIDE,
     *LOOKS,
     *OUTBOX,
+    *QUEUES,
     *RUNS,
     *SCHEDULES,
     *PURGES,

@@ -231,15 +231,6 @@ SMALL = (
         ),
     ),
     Target(
-        _DRIVER + "stats.py",
-        (_ROUTES_BESIDE, "tests/conformance/test_stats.py"),
-        (
-            Mutant("pause: once", "\nwhere q.paused_at is null"),
-            Mutant("resume: its own queue", "where name = $1 and", "where $1::text is not null and"),
-            Mutant("resume: only what is paused", " and paused_at is not null returning", " returning"),
-        ),
-    ),
-    Target(
         _DRIVER + "describe.py",
         (_ROUTES_BESIDE, "tests/conformance/test_describe.py"),
         (Mutant("tenant", "and ($2::text is null or e.tenant = $2)", "and ($2::text is null or true)"),),

@@ -12,6 +12,7 @@ _TESTS = (
     "tests/postgres/test_races_outbox.py",
     "tests/postgres/test_outbox.py",
     "tests/postgres/test_outbox_cuts.py",
+    "tests/conformance/test_outbox_full_queues.py",
 )
 
 OUTBOX = (
@@ -27,6 +28,7 @@ OUTBOX = (
             Mutant(
                 "recover: passes over what is ended", "limit 10000 for update skip locked", "limit 10000 for update"
             ),
+            Mutant("recover: of a relay", "filter (where claimed_by <> {RESTS}) "),
             Mutant("claim: counted", "claims = o.claims + 1", "claims = o.claims"),
             Mutant("looks after a release forget", "    if count:\n        looks.forget()\n"),
         ),
@@ -43,6 +45,8 @@ OUTBOX = (
             Mutant("look: bytes", " where before < {MAX_BYTES}"),
             Mutant("stale: claimed", "claims > 0 and staged_at <", "staged_at <"),
             Mutant("stale: age", "claims > 0 and staged_at < outlast.clock() - interval '90 days'", "claims > 0"),
+            Mutant("rest: claimant", " and o.claimed_by is not distinct from $2", " and ($2::uuid is null or true)"),
+            Mutant("rest: no claim", " - case when claimed_by is null then 0 else 1 end"),
             Mutant(
                 "quarantine: claimant", " and o.claimed_by is not distinct from $4", " and ($4::uuid is null or true)"
             ),

@@ -59,8 +59,8 @@ async def settle_and_claim(
     if not request.shares:
         return (), await claim(db, request)  # which refuses it, before anything is settled
     fences = {settlement.token.fence for settlement in settlements}
-    is_one = len(fences) == len(settlements) > 0 and request.room > 0 and not db.limited.has_any(fences)
-    if not is_one or any(map(touches_run, settlements)):
+    is_apart = len(fences) < len(settlements) or not settlements or request.room <= 0 or db.limited.has_any(fences)
+    if is_apart or any(map(touches_run, settlements)):
         # Two settlements of one claim take two statements; without one of the halves there is nothing to fuse. What
         # touches a run has to look again in mid-transaction, which one statement cannot. The claim does not see the
         # place of a limited queue that the settle beside it frees.
