@@ -33,8 +33,8 @@ _INTO_READY = """
   select queue, priority * 2 + 1, seq, id, name_id, false, null""".strip()
 
 # Queues with a maximum depth take in nothing by a statement that has not counted: one that finds any of them among its
-# jobs' does nothing but say so. Without a maximum anywhere, this is a look at one page. A scalar, so that it is asked
-# once and before anything else.
+# jobs' does nothing but say so. Without a maximum anywhere, this is a look at an empty index. A scalar, so that it is
+# asked once and before anything else.
 _LIMITED = """
 (select array_agg(q.name) from outlast.queue q
     where q.max_depth is not null and q.name = any((select $4::text[])::text[]))""".strip()
