@@ -11,10 +11,12 @@ import pytest
 from app.domain.errors import JobStateConflict
 from app.domain.job import JobId
 from app.domain.outcome import Completed, Held, Retried
+from app.domain.queue import QueueChange
 from app.domain.state import State
+from app.drivers.postgres import queues
 from app.drivers.postgres import retry as retry_module
 from app.drivers.postgres.waits import wake_parents
-from app.drivers.protocol import PurgeQuery
+from app.drivers.protocol import PurgeQuery, Wake
 from tests.conformance.runs import called, die
 from tests.postgres.arena import Arena
 from tests.postgres.test_predicates import past_its_window
@@ -194,11 +196,19 @@ async def test_a_boot_id_whose_worker_is_out_gets_a_new_worker(arena: Arena, mar
     assert await arena.register(boot_id=others) == other, "nobody else's boot id was given up"
 
 
-async def test_a_queue_that_is_not_paused_is_not_resumed(arena: Arena) -> None:
-    await arena.fetch("insert into outlast.queue(name) values ('mail')")
+async def test_a_queue_that_is_not_paused_is_not_resumed(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    rung: list[Wake] = []
+
+    async def ring(_db: object, *wakes: Wake) -> None:
+        rung.extend(wakes)
+
+    monkeypatch.setattr(queues, "notify", ring)
+    await arena.driver.set_queue("mail", QueueChange(max_depth=1))
     await arena.driver.pause_queue("other", by="ops")
     await arena.driver.resume_queue("mail")
-    assert len(await arena.fetch("select from outlast.queue")) == 2
+    assert rung == []
     await arena.driver.pause_queue("mail", by="ops")
     await arena.driver.resume_queue("mail")
-    assert [row[0] for row in await arena.fetch("select name from outlast.queue")] == ["other"]
+    assert rung == [Wake.READY]
+    rows = await arena.fetch("select name, paused_by, max_depth from outlast.queue order by name")
+    assert [tuple(row) for row in rows] == [("mail", None, 1), ("other", "ops", None)]
