@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from ...domain.job import JobId
-from ...domain.outbox import SOURCE_MARGIN
 from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
@@ -53,24 +52,6 @@ def expire(store: Store, batch: int) -> tuple[Expired, ...]:
         ended = tuple(_end(store, job_id, reason, now) for _, job_id, reason in sorted(over, key=lambda end: end[1]))
         wake_parents(store, [one.job_id for one in ended], now)
         return ended
-
-
-def purge(store: Store, query: PurgeQuery) -> int:
-    """Delete one batch of old terminal jobs, by id, and of keys and sources that are over; see `JobDriver.purge`."""
-    with store.statement() as now:
-        old = sorted(
-            job_id
-            for job_id, token in store.tokens.items()
-            if isinstance(token, Finished) and token.state is query.state and token.finished_at < now - query.older_than
-        )[: query.batch]
-        for job_id in old:
-            store.forget(job_id)
-        for key_hash in sorted(hash_ for hash_, key in store.keys.items() if not key.is_taken(now))[: query.batch]:
-            del store.keys[key_hash]
-        over = sorted(source for source, kept in store.sources.items() if kept.expires_at < now - SOURCE_MARGIN)
-        for source_id in over[: query.batch]:
-            del store.sources[source_id]
-        return len(old)
 
 
 def _resume_in(store: Store, now: datetime) -> timedelta | None:
