@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, assert_never
 
+from ..domain.edit import version_of
 from ..domain.job import JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import TERMINAL
 from ..domain.step import LogLine, ProgressView, RunView, StepView
 from ..drivers.protocol import JobDriver
 from .render import Document
-from .represent import attempt_document, job_document, version_of
+from .represent import attempt_document, job_document
 from .run_documents import line_document, progress_document, step_document
 
 _DIGITS = 6

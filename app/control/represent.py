@@ -6,9 +6,9 @@ Called by the HTTP routers and by the command line's `--json`.
 
 from __future__ import annotations
 
-import hashlib
 from datetime import timedelta
 
+from ..domain.edit import version_of
 from ..domain.errors import error_classes
 from ..domain.job import NewJob
 from ..domain.json_text import members
@@ -157,26 +157,6 @@ def job_type_document(published: JobTypeDoc) -> Document:
         "code_version": published.code_version,
         "published_at": published.published_at,
     }
-
-
-def version_of(view: JobView) -> str:
-    """Give an opaque word that changes whenever the job's state, counters, times or error do."""
-    claim = view.claim
-    facts = (
-        view.state.value,
-        view.state_reason,
-        view.counters,
-        view.max_attempts,
-        view.priority,
-        view.run_at,
-        view.started_at,
-        view.finished_at,
-        view.last_outcome,
-        view.error,
-        view.key_expires_at,
-        None if claim is None else (claim.worker_id, claim.claimed_at),
-    )
-    return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def outbox_document(view: OutboxView) -> Document:

@@ -53,7 +53,9 @@ def _moves(source: State | None, **targets: str) -> tuple[Move, ...]:
 
 MOVES: tuple[Move, ...] = (
     *_moves(None, ready="enqueue", delayed="enqueue with run_at or delay"),
-    *_moves(State.DELAYED, ready="promote when due", cancelled="cancel", dead="expired or deadline"),
+    *_moves(
+        State.DELAYED, ready="promote when due, run now, reschedule", cancelled="cancel", dead="expired or deadline"
+    ),
     *_moves(
         State.READY,
         running="claim",
@@ -72,7 +74,7 @@ MOVES: tuple[Move, ...] = (
         dead="settle dead-lettered, reap at max_crashes",
         cancelled="cancel, settle cancelled",
     ),
-    *_moves(State.SUSPENDED, ready="wake", cancelled="cancel", dead="deadline"),
+    *_moves(State.SUSPENDED, ready="wake, run now of a run that sleeps", cancelled="cancel", dead="deadline"),
     *_moves(State.HELD, ready="release, or retry fresh or from a step", cancelled="cancel", dead="deadline"),
     *_moves(State.DEAD, ready="operator's retry", delayed="operator's retry"),
     *_moves(State.CANCELLED, ready="operator's retry", delayed="operator's retry"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..domain.audit import AuditEntry
 from ..domain.drain import DrainAsk, DrainShown, DrainView
 from ..domain.job import WorkerId
 from ..domain.snapshot import NewWorker, WorkerView
@@ -26,7 +27,7 @@ class FleetStore(Protocol):
         """Show others how the worker learns of work (`listen`, `polling`) and how far its drain is."""
         ...
 
-    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+    async def ask_drain(self, worker_id: WorkerId, *, by: str, audit: AuditEntry | None = None) -> DrainAsk:
         """Ask a worker to drain: it learns so at its next renewal, and is woken for one.
 
         Asking again keeps who asked first. A worker whose lease has passed is lost, reaped or not, unless its drain had

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from ..domain.audit import AuditEntry
 from ..domain.job import JobId, NewJob
 from ..domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId, UnpublishedRow
 
@@ -100,11 +101,13 @@ class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
         """Give the outbox as it stands, with at most `limit` quarantined rows."""
         ...
 
-    async def replay(self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False) -> int:
+    async def replay(
+        self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
+    ) -> int:
         """Stage quarantined rows again, these or all; gives their number. Others are left alone.
 
         A stale row may have been published: it is passed over unless it is named and `may_double` is said. It is
-        published then, its staging taken to be now.
+        published then, its staging taken to be now. The row of the audit is kept in the outbox's own database.
         """
         ...
 

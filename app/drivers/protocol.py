@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from ..domain.audit import AuditEntry
 from ..domain.drain import DrainReport
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
 from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
@@ -27,6 +28,7 @@ from ..domain.snapshot import (
     Renewal,
 )
 from ..domain.step import RetryMode
+from .actions import ActionStore
 from .capabilities import Capabilities
 from .fleet import FleetStore
 from .purging import PurgeQuery as PurgeQuery  # noqa: PLC0414 - a word of this vocabulary
@@ -99,7 +101,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol):
+class JobDriver(FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol, ActionStore):
     """A store of jobs, and of the workers that run them."""
 
     @property
@@ -242,7 +244,9 @@ class JobDriver(FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protoco
 
     # --- operators ---
 
-    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+    async def cancel(
+        self, job_id: JobId, *, reason: str, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> CancelVerdict:
         """End a job for good, key freed, claim revoked, one commit. `JOB_NOT_FOUND` for an absent or foreign id.
 
         Children that its run waits for are cancelled in the same commit, and theirs; calls that have failed stay.
@@ -258,6 +262,7 @@ class JobDriver(FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protoco
         mode: RetryMode = RetryMode.RESUME,
         from_step: str | None = None,
         tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> None:
         """Make a dead, cancelled or held job ready again with fresh budgets, ledger kept.
 

@@ -1,6 +1,7 @@
 """The vocabulary of queue controls: pause and resume, how many jobs of a queue may run, how many may wait in it.
 
-A part of the job store's protocol, apart because no job is named here. Implemented by every driver.
+A part of the job store's protocol, apart because no job is named here. Each keeps its row of the audit, when it is
+given one, in its own commit. Implemented by every driver.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
+from ..domain.audit import AuditEntry
 from ..domain.queue import QueueChange, QueueFacts
 
 
@@ -15,7 +17,13 @@ class QueueStore(Protocol):
     """A store of queues that can be held back."""
 
     async def pause_queue(
-        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+        self,
+        queue: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: datetime | None = None,
+        audit: AuditEntry | None = None,
     ) -> None:
         """Stop claims from a queue at once; running jobs go on. It ends by itself at `until`, by the store's clock.
 
@@ -24,11 +32,11 @@ class QueueStore(Protocol):
         """
         ...
 
-    async def resume_queue(self, queue: str) -> None:
+    async def resume_queue(self, queue: str, *, audit: AuditEntry | None = None) -> None:
         """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
         ...
 
-    async def set_queue(self, queue: str, change: QueueChange) -> None:
+    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
         """Set how many jobs of a queue may run in the whole fleet, and how many ready and delayed ones it takes in.
 
         Jobs that run go on, jobs that wait stay; both limits count for what comes after. Repeating it is harmless.

@@ -12,7 +12,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..domain.audit import AuditEntry, AuditPage, AuditQuery
 from ..domain.drain import DrainAsk, DrainShown, DrainView
+from ..domain.edit import JobPatch, RunNowVerdict
 from ..domain.errors import NotImplementedYet
 from ..domain.event import Emitted, EventQuery, EventView, NewEvent
 from ..domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, RunId, WorkerId
@@ -77,7 +79,7 @@ class RefusedDriver:
     async def show_worker(self, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
         raise self._refusal()
 
-    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+    async def ask_drain(self, worker_id: WorkerId, *, by: str, audit: AuditEntry | None = None) -> DrainAsk:
         raise self._refusal()
 
     async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
@@ -159,7 +161,9 @@ class RefusedDriver:
     async def count_table(self, rule: TableRule) -> int:
         raise self._refusal()
 
-    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+    async def cancel(
+        self, job_id: JobId, *, reason: str, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> CancelVerdict:
         raise self._refusal()
 
     async def retry(
@@ -169,7 +173,46 @@ class RefusedDriver:
         mode: RetryMode = RetryMode.RESUME,
         from_step: str | None = None,
         tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> None:
+        raise self._refusal()
+
+    async def run_now(
+        self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> RunNowVerdict:
+        raise self._refusal()
+
+    async def patch(
+        self,
+        job_id: JobId,
+        patch: JobPatch,
+        *,
+        versions: frozenset[str] | None = None,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
+        raise self._refusal()
+
+    async def delete(
+        self,
+        job_id: JobId,
+        *,
+        versions: frozenset[str] | None = None,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
+        raise self._refusal()
+
+    async def place(self, job: NewJob, *, audit: AuditEntry) -> Enqueued:
+        raise self._refusal()
+
+    async def keep_entry(self, entry: AuditEntry) -> None:
+        raise self._refusal()
+
+    async def audit(self, query: AuditQuery) -> AuditPage:
+        raise self._refusal()
+
+    async def trim_audit(self, older_than: timedelta, batch: int = 1000) -> int:
         raise self._refusal()
 
     async def history(self, job_id: JobId, run_id: RunId) -> RunHistory:
@@ -198,11 +241,17 @@ class RefusedDriver:
     async def emit(self, event: NewEvent) -> Emitted:
         raise self._refusal()
 
-    async def release_held(self, job_id: JobId, *, tenant: str | None = None) -> None:
+    async def release_held(self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None) -> None:
         raise self._refusal()
 
     async def fork(
-        self, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+        self,
+        job_id: JobId,
+        *,
+        new_id: JobId,
+        from_step: str | None = None,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> Enqueued:
         raise self._refusal()
 
@@ -243,14 +292,20 @@ class RefusedDriver:
         raise self._refusal()
 
     async def pause_queue(
-        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+        self,
+        queue: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: datetime | None = None,
+        audit: AuditEntry | None = None,
     ) -> None:
         raise self._refusal()
 
-    async def resume_queue(self, queue: str) -> None:
+    async def resume_queue(self, queue: str, *, audit: AuditEntry | None = None) -> None:
         raise self._refusal()
 
-    async def set_queue(self, queue: str, change: QueueChange) -> None:
+    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
         raise self._refusal()
 
     async def queue_facts(self, queue: str) -> QueueFacts:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
+from ..domain.audit import AuditEntry
 from ..domain.event import Emitted, EventQuery, EventView, NewEvent
 from ..domain.job import ClaimToken, Enqueued, JobId, RunId
 from ..domain.step import NewNotes, NewStep, RunHistory, RunView
@@ -96,7 +97,7 @@ class RunStore(Protocol):
         """
         ...
 
-    async def release_held(self, job_id: JobId, *, tenant: str | None = None) -> None:
+    async def release_held(self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None) -> None:
         """Make a held job ready in the resumed lane, its run as it is.
 
         `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` (detail `state`) when it is not held.
@@ -104,7 +105,13 @@ class RunStore(Protocol):
         ...
 
     async def fork(
-        self, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+        self,
+        job_id: JobId,
+        *,
+        new_id: JobId,
+        from_step: str | None = None,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> Enqueued:
         """Make a new job of a job's type, payload and limits, with its history up to, not including, `from_step`.
 

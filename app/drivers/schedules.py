@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from ..domain.audit import AuditEntry
 from ..domain.job import NewJob
 from ..domain.schedule import Decided, Declaration, Plan, ScheduleView, Standings
 
@@ -49,18 +50,18 @@ class ScheduleStore(Protocol):
 
     # --- operators and readers
 
-    async def fire(self, name: str, job: NewJob, *, by: str) -> Decided:
+    async def fire(self, name: str, job: NewJob, *, by: str, audit: AuditEntry | None = None) -> Decided:
         """Enqueue a job of a schedule now, whatever its pause and overlap say; the row names who asked.
 
         The watermark stays. `NOT_FOUND` for an unknown schedule. What refuses the job is raised, and nothing is kept.
         """
         ...
 
-    async def pause(self, name: str, *, by: str, reason: str | None = None) -> None:
+    async def pause(self, name: str, *, by: str, reason: str | None = None, audit: AuditEntry | None = None) -> None:
         """Let a schedule skip its occurrences from now on; the first pause stands. `NOT_FOUND`."""
         ...
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, audit: AuditEntry | None = None) -> None:
         """Let it fire again from now on; nothing of the pause is caught up. `NOT_FOUND`."""
         ...
 

@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..control.render import Document, render
-from ..control.represent import job_document, version_of
+from ..control.represent import job_document
+from ..domain.edit import version_of
 from ..domain.snapshot import JobView
 from .auth import Identity, Scope
 

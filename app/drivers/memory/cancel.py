@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import JobNotFound
 from ...domain.job import Counters, JobId
 from ...domain.ledger import CAUSE_OPERATOR
@@ -12,13 +13,16 @@ from ...domain.outcome import PARENT_CANCELLED, CancelVerdict, OutcomeKind
 from ...domain.state import State
 from ..protocol import Wake
 from .attempts import End, close_attempt
+from .audit import keep
 from .rows import Envelope, Finished, Running
 from .run_rows import WaitRow
 from .store import Store
 from .waking import wake_parents
 
 
-def cancel(store: Store, job_id: JobId, *, reason: str, tenant: str | None) -> CancelVerdict:
+def cancel(
+    store: Store, job_id: JobId, *, reason: str, tenant: str | None, audit: AuditEntry | None = None
+) -> CancelVerdict:
     """End a job; see `JobDriver.cancel`.
 
     Raises:
@@ -30,6 +34,7 @@ def cancel(store: Store, job_id: JobId, *, reason: str, tenant: str | None) -> C
         if verdict is not CancelVerdict.ALREADY_FINISHED:
             drop_waits(store, job_id, now)
             wake_parents(store, [job_id], now)
+        keep(store, None if audit is None else audit.came_to(verdict.value), now)
         return verdict
 
 

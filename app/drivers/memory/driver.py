@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 
+from ...domain.audit import AuditEntry
 from ...domain.clock import Clock
 from ...domain.drain import DrainAsk, DrainShown, DrainView
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
-from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ...domain.outcome import SettleAnswer, Settlement
 from ...domain.reason import Situation
 from ...domain.snapshot import (
     AttemptView,
@@ -29,7 +30,6 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ...domain.step import RetryMode
 from ...domain.vitals import Vitals
 from ..capabilities import Capabilities
 from ..finishes import Finishes
@@ -37,7 +37,6 @@ from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
 from ..reading import ListQuery
 from . import (
     attempts,
-    cancel,
     claim,
     drains,
     enqueue,
@@ -46,12 +45,12 @@ from . import (
     overview,
     read,
     reap,
-    retry,
     settle,
     sweep,
     vitals,
     workers,
 )
+from .actions import MemoryActions
 from .clock import SystemClock
 from .outbox import MemoryOutbox
 from .purge import MemoryPurges
@@ -61,7 +60,7 @@ from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryRuns, MemoryPurges, MemoryQueues):
+class MemoryDriver(MemoryActions, MemoryRuns, MemoryPurges, MemoryQueues):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -110,9 +109,9 @@ class MemoryDriver(MemoryRuns, MemoryPurges, MemoryQueues):
         """Show others how a worker does."""
         workers.show_worker(self._store, worker_id, wakeup=wakeup, drain=drain)
 
-    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+    async def ask_drain(self, worker_id: WorkerId, *, by: str, audit: AuditEntry | None = None) -> DrainAsk:
         """See `FleetStore.ask_drain`."""
-        return workers.ask_drain(self._store, worker_id, by=by)
+        return workers.ask_drain(self._store, worker_id, by=by, audit=audit)
 
     async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
         """See `FleetStore.drains`."""
@@ -180,22 +179,7 @@ class MemoryDriver(MemoryRuns, MemoryPurges, MemoryQueues):
         """End waiting jobs whose time is over."""
         return sweep.expire(self._store, batch)
 
-    # --- operators and readers
-
-    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
-        """End a job for good."""
-        return cancel.cancel(self._store, job_id, reason=reason, tenant=tenant)
-
-    async def retry(
-        self,
-        job_id: JobId,
-        *,
-        mode: RetryMode = RetryMode.RESUME,
-        from_step: str | None = None,
-        tenant: str | None = None,
-    ) -> None:
-        """Make an ended or held job ready again."""
-        retry.retry(self._store, job_id, mode=mode, from_step=from_step, tenant=tenant)
+    # --- readers
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
         """Give one job in full."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import uuid4
 
+from ...domain.audit import AuditEntry
 from ...domain.job import Enqueued, JobId, NewJob, RunId
+from .audit import keep
 from .cancel import envelope_for
 from .enqueue import enqueue_at
 from .run_rows import Step
@@ -13,7 +15,15 @@ from .store import Store
 from .truncate import kept_before, steps_from
 
 
-def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, tenant: str | None) -> Enqueued:
+def fork(
+    store: Store,
+    job_id: JobId,
+    *,
+    new_id: JobId,
+    from_step: str | None,
+    tenant: str | None,
+    audit: AuditEntry | None,
+) -> Enqueued:
     """Make a new job with a job's history; see `RunStore.fork`.
 
     The time it was to run at, its start limit and its deadline are left behind: they belonged to the first life.
@@ -37,6 +47,7 @@ def fork(store: Store, job_id: JobId, *, new_id: JobId, from_step: str | None, t
         store.envelopes[new_id] = replace(store.envelopes[new_id], run_id=run_id)
         store.runs.steps[run_id] = {step.view.name: _copy(store, step) for step in kept}
         store.runs.waits.update({new_id: {wait.name: wait for wait in failed}} if failed else {})
+        keep(store, audit, now)
         return replace(answer, run_id=run_id)
 
 

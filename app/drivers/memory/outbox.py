@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.errors import OutlastError
 from ...domain.job import Enqueued, JobId, NewJob
 from ...domain.outbox import (
@@ -31,6 +32,7 @@ from ...domain.outbox import (
 )
 from ..outbox import OutboxStore
 from ..protocol import Wake
+from .audit import keep
 from .enqueue import enqueue_at
 from .outbox_rows import MemoryTransaction, Row, opened, quarantined, settled
 from .store import Store
@@ -159,7 +161,9 @@ class MemoryOutbox:
                 items=tuple(items[:limit]),
             )
 
-    async def replay(self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False) -> int:
+    async def replay(
+        self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
+    ) -> int:
         """Stage quarantined rows again."""
         with self._store.statement() as now:
             chosen = self._rows.keys() if ids is None else set(ids)
@@ -174,6 +178,9 @@ class MemoryOutbox:
                 row.claims, row.staged_at = 0, now
             if replayed:
                 self._store.bell.add(Wake.STAGED)
+            if audit is not None:
+                outcome = audit.outcome if replayed else UNCHANGED
+                keep(self._store, audit.came_to(outcome, count=len(replayed)), now)
             return len(replayed)
 
     async def forwarded(self, staged_id: JobId) -> JobId | None:

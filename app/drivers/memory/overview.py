@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.snapshot import JobTypeDoc, QueueView, Stats, WorkerView
 from ...domain.state import State
+from .audit import keep
 from .rows import Ready, Worker
 from .store import Store
 
@@ -51,6 +53,10 @@ def job_types(store: Store) -> tuple[JobTypeDoc, ...]:
     """Give every published job type, by name; see `JobDriver.job_types`."""
     with store.statement():
         return tuple(doc for _, doc in sorted(store.job_types.items()))
+
+
+def _keep(store: Store, audit: AuditEntry | None, now: datetime, *, is_change: bool) -> None:
+    keep(store, None if audit is None else audit.came_to(audit.outcome if is_change else UNCHANGED), now)
 
 
 def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:

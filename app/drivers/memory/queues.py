@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, Setting
 from ..protocol import Wake
+from .audit import keep
 from .store import Store
 
 
@@ -15,29 +17,40 @@ class MemoryQueues:
     _store: Store
 
     async def pause_queue(
-        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+        self,
+        queue: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: datetime | None = None,
+        audit: AuditEntry | None = None,
     ) -> None:
         """Stop claims from a queue; the pause that lasts longer stands."""
         with self._store.statement() as now:
             pause, standing = Pause(at=now, by=by, reason=reason, until=until), self._store.pause_of(queue, now)
-            if standing is None or pause.outlasts(standing):
+            is_change = standing is None or pause.outlasts(standing)
+            if is_change:
                 self._store.pauses[queue] = pause
             if until is not None:
                 self._store.bell.add(Wake.DELAYED)
+            _keep(self._store, audit, now, is_change=is_change)
 
-    async def resume_queue(self, queue: str) -> None:
+    async def resume_queue(self, queue: str, *, audit: AuditEntry | None = None) -> None:
         """Let claims from a queue begin again."""
-        with self._store.statement():
-            if self._store.pauses.pop(queue, None) is not None:
+        with self._store.statement() as now:
+            is_change = self._store.pauses.pop(queue, None) is not None
+            if is_change:
                 self._store.bell.add(Wake.READY)
+            _keep(self._store, audit, now, is_change=is_change)
 
-    async def set_queue(self, queue: str, change: QueueChange) -> None:
+    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
         """Set a queue's limits."""
-        with self._store.statement():
+        with self._store.statement() as now:
             _set(self._store.concurrency, queue, change.concurrency)
             _set(self._store.max_depth, queue, change.max_depth)
             if change.concurrency is not KEEP:
                 self._store.bell.add(Wake.READY)
+            keep(self._store, audit, now)
 
     async def queue_facts(self, queue: str) -> QueueFacts:
         """Give what decides whether a queue's jobs are claimed and taken in."""
@@ -52,6 +65,11 @@ class MemoryQueues:
                 depth=min(self._store.depth_of(queue), MOST_COUNTED if most is None else most),
                 max_depth=most,
             )
+
+
+def _keep(store: Store, audit: AuditEntry | None, now: datetime, *, is_change: bool) -> None:
+    if audit is not None:
+        keep(store, audit if is_change else audit.came_to(UNCHANGED), now)
 
 
 def _set(limits: dict[str, int], queue: str, setting: Setting) -> None:

@@ -5,17 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import JobDuplicate, JobStateConflict
 from ...domain.job import JobId
 from ...domain.state import RETRYABLE, State
 from ...domain.step import RetryMode
+from .audit import keep
 from .cancel import envelope_for
 from .rows import Envelope, Key
 from .store import Store
 from .truncate import begin_anew, drop_steps, steps_from
 
 
-def retry(store: Store, job_id: JobId, *, mode: RetryMode, from_step: str | None, tenant: str | None) -> None:
+def retry(
+    store: Store,
+    job_id: JobId,
+    *,
+    mode: RetryMode,
+    from_step: str | None,
+    tenant: str | None,
+    audit: AuditEntry | None,
+) -> None:
     """Make a job ready again; see `JobDriver.retry`.
 
     The time it was to run at, its start limit and its deadline are over with the life they belonged to.
@@ -39,6 +49,7 @@ def retry(store: Store, job_id: JobId, *, mode: RetryMode, from_step: str | None
             drop_steps(store, envelope, dropped, now)
         store.envelopes[job_id] = replace(envelope, run_at=None, start_by=None, deadline_at=None)
         store.make_ready(job_id, store.tokens[job_id].counters.retried_by_operator(), rank=store.rank(job_id))
+        keep(store, audit, now)
 
 
 def _refuse_state(store: Store, job_id: JobId, *, goes_on: bool) -> None:

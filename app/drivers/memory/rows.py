@@ -68,12 +68,13 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Ready when due, in the place `rank` gives it."""
+    """Ready when due, in the place `rank` gives it, and for whom `pin` says."""
 
     counters: Counters
     rank: int
     due_at: datetime
     reason: Wait
+    pin: Pin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from ...domain.audit import AuditEntry
 from ...domain.event import Emitted, EventQuery, EventView, NewEvent
 from ...domain.job import ClaimToken, Enqueued, JobId, RunId
 from ...domain.step import NewNotes, NewStep, RunHistory, RunView
@@ -46,15 +47,21 @@ class MemoryRuns:
         """Store an event and end the waits it matches."""
         return events.emit(self._store, event)
 
-    async def release_held(self, job_id: JobId, *, tenant: str | None = None) -> None:
+    async def release_held(self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None) -> None:
         """Make a held job ready."""
-        versions.release_held(self._store, job_id, tenant=tenant)
+        versions.release_held(self._store, job_id, tenant=tenant, audit=audit)
 
     async def fork(
-        self, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+        self,
+        job_id: JobId,
+        *,
+        new_id: JobId,
+        from_step: str | None = None,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> Enqueued:
         """Make a new job with a job's history."""
-        return fork.fork(self._store, job_id, new_id=new_id, from_step=from_step, tenant=tenant)
+        return fork.fork(self._store, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
 
     async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
         """Give a job's run."""

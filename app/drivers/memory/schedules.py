@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound, QueueFull
 from ...domain.job import JobId, NewJob
 from ...domain.outbox import is_of_the_row
@@ -27,6 +28,7 @@ from ...domain.schedule import (
     refused,
 )
 from ..schedules import ScheduleStore
+from .audit import keep
 from .enqueue import enqueue_at
 from .store import Store
 
@@ -107,7 +109,7 @@ class MemorySchedules:
 
     # --- operators and readers
 
-    async def fire(self, name: str, job: NewJob, *, by: str) -> Decided:
+    async def fire(self, name: str, job: NewJob, *, by: str, audit: AuditEntry | None = None) -> Decided:
         """Enqueue a job of a schedule now."""
         with self._store.statement() as now:
             self._known(name)
@@ -118,16 +120,19 @@ class MemorySchedules:
                 at += timedelta(microseconds=1)
             decided = replace(decided, at=at)
             rows[at] = _row(decided, now, by=by)
+            told = None if audit is None else audit.came_to(decided.outcome, job_id=decided.job_id)
+            keep(self._store, told, now)
             return decided
 
-    async def pause(self, name: str, *, by: str, reason: str | None = None) -> None:
+    async def pause(self, name: str, *, by: str, reason: str | None = None, audit: AuditEntry | None = None) -> None:
         """Let a schedule skip its occurrences."""
         with self._store.statement() as now:
             view = self._known(name)
             if view.paused_at is None:
                 self._schedules[name] = replace(view, paused_at=now, paused_by=by, pause_reason=reason)
+            keep(self._store, audit, now)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, audit: AuditEntry | None = None) -> None:
         """Let it fire again from now on."""
         with self._store.statement() as now:
             view = self._known(name)
@@ -135,6 +140,7 @@ class MemorySchedules:
                 self._schedules[name] = replace(
                     view, paused_at=None, paused_by=None, pause_reason=None, watermark=max(view.watermark, now)
                 )
+            keep(self._store, audit, now)
 
     async def schedules(self, *, occurrences: int = 1) -> tuple[ScheduleView, ...]:
         """Give every schedule by name."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
+from ...domain.audit import AuditView
 from ...domain.clock import Clock
 from ...domain.errors import DriverUnavailable, Internal
 from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
@@ -30,6 +31,7 @@ from .rows import (
     Envelope,
     Finished,
     Key,
+    Pin,
     Ready,
     Rest,
     Running,
@@ -61,6 +63,7 @@ class Store:
         self.pauses: dict[str, Pause] = {}
         self.concurrency: dict[str, int] = {}
         self.max_depth: dict[str, int] = {}
+        self.audit: list[AuditView] = []
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
         self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
@@ -112,12 +115,20 @@ class Store:
         if isinstance(token, Waiting):
             self.bell.add(Wake.DELAYED)
         if isinstance(token, Finished):
-            self._free_key(job_id, token.finished_at)
+            self.free_key(job_id, token.finished_at)
             self.bell.add(Wake.FINISHED)
 
-    def make_ready(self, job_id: JobId, counters: Counters, *, rank: int) -> None:
+    def make_ready(self, job_id: JobId, counters: Counters, *, rank: int, pin: Pin | None = None) -> None:
         """Let a job wait for a worker, last in the place `rank` gives it."""
-        self.place(job_id, Ready(counters=counters, rank=rank, seq=self.next_seq(), since=self._now))
+        self.place(job_id, Ready(counters=counters, rank=rank, seq=self.next_seq(), since=self._now, pin=pin))
+
+    def rerank(self, job_id: JobId, ready: Ready, rank: int) -> None:
+        """Let a ready job wait in another place, where it is the last; that is no move of its token."""
+        self._leave_queue(job_id, ready)
+        again = replace(ready, rank=rank, seq=self.next_seq())
+        self.tokens[job_id] = again
+        insort(self._lanes[self.queue_of(job_id)], (again.rank, again.seq, job_id))
+        self.bell.add(Wake.READY)
 
     def resume(self, job_id: JobId, counters: Counters) -> None:
         """Let a job that had begun wait for a worker, before new work of its priority."""
@@ -213,7 +224,8 @@ class Store:
         lanes = self._lanes[self.queue_of(job_id)]
         del lanes[bisect_left(lanes, (token.rank, token.seq, job_id))]
 
-    def _free_key(self, job_id: JobId, now: datetime) -> None:
+    def free_key(self, job_id: JobId, now: datetime) -> None:
+        """Give back the key of a job that ends, unless its window lasts."""
         key_hash = self.envelopes[job_id].job.key_hash
         key = None if key_hash is None else self.keys.get(key_hash)
         if key_hash is None or key is None:

@@ -41,7 +41,7 @@ def promote(store: Store, batch: int) -> int:
         for _, job_id in due:
             token = store.tokens[job_id]
             if isinstance(token, Waiting):
-                store.make_ready(job_id, token.counters, rank=token.rank)
+                store.make_ready(job_id, token.counters, rank=token.rank, pin=token.pin)
         return len(due)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import JobStateConflict, PayloadInvalid
 from ...domain.job import LANE_RESUMED, JobId
 from ...domain.ledger import CAUSE_HANDED_BACK, CAUSE_HELD, cause_of
 from ...domain.outcome import HAND_BACK, KIND_OF, DeadLettered, ErrorInfo, Held, OutcomeKind
 from ...domain.state import DeadReason, State
 from .attempts import End
+from .audit import keep
 from .cancel import envelope_for
 from .rows import Finished, HeldBack, Pin, Ready, Running, Token
 from .store import Store
@@ -31,18 +33,19 @@ def put_aside(store: Store, job_id: JobId, running: Running, outcome: Held, now:
     return End(outcome=OutcomeKind.HELD, cause=CAUSE_HELD, error=outcome.error), held
 
 
-def release_held(store: Store, job_id: JobId, *, tenant: str | None) -> None:
+def release_held(store: Store, job_id: JobId, *, tenant: str | None, audit: AuditEntry | None) -> None:
     """Make a held job ready, for code of any version; see `RunStore.release_held`.
 
     Raises:
         JobNotFound: the id is absent, or another tenant's.
         JobStateConflict: the job is not held.
     """
-    with store.statement():
+    with store.statement() as now:
         envelope_for(store, job_id, tenant)
         match store.tokens[job_id]:
             case HeldBack(counters=counters):
                 store.resume(job_id, counters)
+                keep(store, audit, now)
             case _:
                 state = store.state(job_id)
                 raise JobStateConflict(

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from ...domain.audit import AuditEntry
 from ...domain.drain import LAST_PHASE, DrainAsk, DrainShown
 from ...domain.job import ClaimToken, JobId, WorkerId
 from ...domain.snapshot import NewWorker, Reaped
 from ..protocol import Wake
+from .audit import keep
 from .reap import give_up
 from .rows import Running, Worker
 from .store import Store
@@ -43,7 +45,7 @@ def show_worker(store: Store, worker_id: WorkerId, *, wakeup: str | None, drain:
             worker.drain_deadline_at = None if left is None else now + left
 
 
-def ask_drain(store: Store, worker_id: WorkerId, *, by: str) -> DrainAsk:
+def ask_drain(store: Store, worker_id: WorkerId, *, by: str, audit: AuditEntry | None) -> DrainAsk:
     """Ask a worker to drain; see `FleetStore.ask_drain`."""
     with store.statement() as now:
         worker = store.workers.get(worker_id)
@@ -54,6 +56,7 @@ def ask_drain(store: Store, worker_id: WorkerId, *, by: str) -> DrainAsk:
         if worker.drain_asked_at is None:
             worker.drain_asked_at, worker.drain_asked_by = now, by
         store.bell.add(Wake.REVOKED)
+        keep(store, audit, now)
         return DrainAsk.ASKED
 
 

@@ -12,11 +12,13 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import Internal, JobNotFound
 from ...domain.job import JobId
 from ...domain.ledger import CAUSE_OPERATOR
 from ...domain.outcome import PARENT_CANCELLED, CancelVerdict, OutcomeKind
 from ..protocol import Wake
+from .audit import audited, keep
 from .buckets import CANCELLED, READY_CTID
 from .database import Database, Raw, Row
 from .keys import END_KEYS
@@ -103,7 +105,9 @@ class Before(NamedTuple):
     end: datetime
 
 
-async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
+async def cancel(
+    db: Database, job_id: JobId, *, reason: str, tenant: str | None = None, audit: AuditEntry | None = None
+) -> CancelVerdict:
     """End a job for good; its key is free, its claim revoked and its ledger written in the same commit.
 
     Repeating it is safe: the second call finds `already_finished`.
@@ -113,13 +117,18 @@ async def cancel(db: Database, job_id: JobId, *, reason: str, tenant: str | None
         Internal: the job has an envelope and no token, which no verb can bring about.
     """
     sql = db.in_schema(_CANCEL)
-    found = await db.run(lambda conn: _look(conn, sql, job_id, tenant, reason, is_family=False))
+
+    async def look(conn: Raw) -> Row | None:
+        return await _look(conn, sql, job_id, tenant, reason, is_family=False)
+
+    found = await audited(db, look, audit, _told)
     ended: list[UUID] = [job_id]
     if found is not None and found["calls"]:
 
         async def once(conn: Raw) -> tuple[Row | None, list[UUID]]:
             async with looking(conn):
                 found = await _look(conn, sql, job_id, tenant, reason, is_family=True)
+                await keep(db, conn, None if audit is None else _told(audit, found, is_family=True))
                 if found is None or found["claim_no"] is None:
                     return found, []
                 return found, [job_id, *await _cancel_all(db, conn, found["children"])]
@@ -186,6 +195,12 @@ def not_found(job_id: JobId) -> JobNotFound:
 def no_token(job_id: JobId) -> Internal:
     """Give the answer for a job whose token never turned up."""
     return Internal(f"job {job_id} is in no bucket", fix="report this with the job's id")
+
+
+def _told(audit: AuditEntry, found: Row | None, *, is_family: bool = False) -> AuditEntry | None:
+    """Give the row of a cancel that has found its job; one whose run calls others is looked for once more."""
+    verdict = None if found is None or (found["calls"] and not is_family) else _verdict(found)
+    return None if verdict is None else audit.came_to(verdict.value)
 
 
 def _verdict(found: Row) -> CancelVerdict | None:

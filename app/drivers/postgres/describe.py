@@ -75,11 +75,11 @@ where j.id is null"""
 
 async def describe(db: Database, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
     """Give one job with payload and result, or None."""
-    return await db.run(lambda conn: describe_on(db, conn, job_id, tenant))
+    return await db.run(lambda conn: describe_on(db, conn, job_id, tenant=tenant))
 
 
-async def describe_on(db: Database, conn: Raw, job_id: JobId, tenant: str | None) -> JobView | None:
-    """Give the same to a caller that has a connection, in its transaction if it has one."""
+async def describe_on(db: Database, conn: Raw, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
+    """Do the same on the connection at hand, in its transaction if it has one."""
     rows = await conn.fetch(db.in_schema(_DESCRIBE), job_id, tenant)
     if not rows:
         return None

@@ -14,9 +14,10 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from ...domain.audit import AuditEntry
 from ...domain.drain import DrainAsk, DrainShown, DrainView
 from ...domain.job import ClaimedJob, ClaimToken, Enqueued, JobId, NewJob, WorkerId
-from ...domain.outcome import CancelVerdict, SettleAnswer, Settlement
+from ...domain.outcome import SettleAnswer, Settlement
 from ...domain.snapshot import (
     AttemptView,
     DeadGroup,
@@ -31,13 +32,11 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ...domain.step import RetryMode
 from ..capabilities import Capabilities
 from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
 from ..reading import ListQuery
 from . import (
-    cancel,
     claim,
     describe,
     drains,
@@ -51,12 +50,12 @@ from . import (
     promote,
     reap,
     release,
-    retry,
     settle,
     settle_and_claim,
     stats,
     workers,
 )
+from .action_verbs import ActionVerbs
 from .database import Database
 from .enqueue_lane import EnqueueLanes
 from .examine import examine
@@ -71,7 +70,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
+class PostgresDriver(ActionVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.
@@ -152,9 +151,9 @@ class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
         """Show how a worker does."""
         await workers.show_worker(self._db, worker_id, wakeup=wakeup, drain=drain)
 
-    async def ask_drain(self, worker_id: WorkerId, *, by: str) -> DrainAsk:
+    async def ask_drain(self, worker_id: WorkerId, *, by: str, audit: AuditEntry | None = None) -> DrainAsk:
         """Ask a worker to drain."""
-        return await workers.ask_drain(self._db, worker_id, by=by)
+        return await workers.ask_drain(self._db, worker_id, by=by, audit=audit)
 
     async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
         """Give the reports of drained workers."""
@@ -222,22 +221,7 @@ class PostgresDriver(RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
         """End waiting jobs past their time."""
         return await expire.expire(self._db, batch)
 
-    # --- operators and readers
-
-    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
-        """End a job for good."""
-        return await cancel.cancel(self._db, job_id, reason=reason, tenant=tenant)
-
-    async def retry(
-        self,
-        job_id: JobId,
-        *,
-        mode: RetryMode = RetryMode.RESUME,
-        from_step: str | None = None,
-        tenant: str | None = None,
-    ) -> None:
-        """Make a dead, cancelled or held job ready again."""
-        await retry.retry(self._db, job_id, mode=mode, from_step=from_step, tenant=tenant)
+    # --- readers
 
     async def describe(self, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
         """Give one job."""

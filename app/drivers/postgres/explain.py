@@ -47,7 +47,7 @@ async def situation(db: Database, job_id: JobId, *, tenant: str | None = None) -
 
     async def look(conn: Raw) -> Situation | None:
         async with conn.transaction(isolation="repeatable_read"):
-            job = await describe_on(db, conn, job_id, tenant)
+            job = await describe_on(db, conn, job_id, tenant=tenant)
             place = None if job is None else await conn.fetchrow(db.in_schema(_PLACE), job_id, MOST_AHEAD)
             if job is None or place is None:
                 return None

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound
 from ...domain.job import LANE_NEW, Enqueued, JobId, RunId
 from ..protocol import Wake
+from .audit import keep
 from .cancel import not_found
 from .database import Database, Raw
 from .notify import notify
@@ -54,7 +56,13 @@ _RUN_OF = "select coalesce(run_id, id) from outlast.job where id = $1"
 
 
 async def fork(
-    db: Database, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+    db: Database,
+    job_id: JobId,
+    *,
+    new_id: JobId,
+    from_step: str | None = None,
+    tenant: str | None = None,
+    audit: AuditEntry | None = None,
 ) -> Enqueued:
     """Make a new job with a job's history.
 
@@ -79,6 +87,7 @@ async def fork(
                 await conn.execute(db.in_schema(_COPY), source["run_id"], run_id, source["ends"])
                 until = source["branch"], source["number"], source["ended_at"]
                 await conn.execute(db.in_schema(_COPY_WAITS), job_id, new_id, *until)
+                await keep(db, conn, audit)
                 return None
             return RunId(plain(await conn.fetchval(db.in_schema(_RUN_OF), new_id)))
 

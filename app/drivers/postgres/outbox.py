@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import SchemaOutdated
 from ...domain.job import JobId, NewJob
 from ...domain.outbox import Claimed, OutboxId, OutboxView, Pass, Refusal, RelayId, UnpublishedRow
@@ -114,9 +115,11 @@ class PostgresOutbox:
         """Give the outbox as it stands."""
         return await outbox_view.view(self._db, limit)
 
-    async def replay(self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False) -> int:
+    async def replay(
+        self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
+    ) -> int:
         """Stage quarantined rows again."""
-        count = await outbox_view.replay(self._db, self._looks, ids, may_double=may_double)
+        count = await outbox_view.replay(self._db, self._looks, ids, may_double=may_double, audit=audit)
         if count and self._rings is not None:
             await notify(self._rings, Wake.STAGED)
         return count

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.job import JobId
 from ...domain.outbox import MOST_COUNTED, OutboxId, OutboxView, QuarantinedRow, Refusal, UnpublishedRow
+from .audit import audited
 from .database import Database, Row
 from .outbox_looks import Looks
 from .outbox_rows import RESTS, count_of
@@ -58,12 +60,14 @@ async def view(db: Database, limit: int) -> OutboxView:
     )
 
 
-async def replay(db: Database, looks: Looks, ids: Sequence[OutboxId] | None, *, may_double: bool) -> int:
+async def replay(
+    db: Database, looks: Looks, ids: Sequence[OutboxId] | None, *, may_double: bool, audit: AuditEntry | None
+) -> int:
     """Stage quarantined rows again, these or all; stale ones, which have no code, only as the protocol says."""
     chosen = None if ids is None else list(ids)
-    count = count_of(await db.run(lambda conn: conn.execute(db.in_schema(_REPLAY), chosen, may_double)))
+    tag = await audited(db, lambda conn: conn.execute(db.in_schema(_REPLAY), chosen, may_double), audit, _told)
     looks.forget()
-    return count
+    return count_of(tag)
 
 
 async def forwarded(db: Database, staged_id: JobId) -> JobId | None:
@@ -82,6 +86,11 @@ async def find(db: Database, staged_id: JobId) -> UnpublishedRow | None:
         why = row["refused_why"]
         refusal = Refusal(id=OutboxId(staged_id), name=row["name"], code=row["refused_code"], message=why)
     return UnpublishedRow(tenant=row["tenant"], refusal=refusal)
+
+
+def _told(audit: AuditEntry, tag: str) -> AuditEntry:
+    count = count_of(tag)
+    return audit.came_to(audit.outcome if count else UNCHANGED, count=count)
 
 
 def _item(row: Row) -> QuarantinedRow:

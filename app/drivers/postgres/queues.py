@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, Setting
 from ..protocol import Wake
+from .audit import audited
 from .database import Database, Raw
 from .notify import notify
 
@@ -23,7 +25,8 @@ values ($1, outlast.clock(), $2, $3, $4)
 on conflict (name) do update
 set paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason,
   paused_until = excluded.paused_until
-where not ({PAUSED}) or q.paused_until < coalesce(excluded.paused_until, 'infinity')"""  # noqa: S608  our own fragment
+where not ({PAUSED}) or q.paused_until < coalesce(excluded.paused_until, 'infinity')
+returning name"""  # noqa: S608  our own fragment
 
 _RESUME = """
 update outlast.queue set paused_at = null, paused_by = null, pause_reason = null, paused_until = null
@@ -60,25 +63,32 @@ class QueueVerbs:
     _db: Database
 
     async def pause_queue(
-        self, queue: str, *, by: str, reason: str | None = None, until: datetime | None = None
+        self,
+        queue: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        until: datetime | None = None,
+        audit: AuditEntry | None = None,
     ) -> None:
         """Stop claims from a queue; the pause that lasts longer stands."""
-        await self._db.run(lambda conn: conn.execute(self._db.in_schema(_PAUSE), queue, by, reason, until))
+        sql = self._db.in_schema(_PAUSE)
+        await audited(self._db, lambda conn: conn.fetchval(sql, queue, by, reason, until), audit, _told)
         if until is not None:
             await notify(self._db, Wake.DELAYED)  # there is a time to come that workers look again at
 
-    async def resume_queue(self, queue: str) -> None:
+    async def resume_queue(self, queue: str, *, audit: AuditEntry | None = None) -> None:
         """Let claims from a queue begin again; safe to repeat."""
 
-        async def once(conn: Raw) -> bool:
-            is_resumed = await conn.fetchval(self._db.in_schema(_RESUME), queue) is not None
+        async def once(conn: Raw) -> str | None:
+            resumed: str | None = await conn.fetchval(self._db.in_schema(_RESUME), queue)
             await conn.execute(self._db.in_schema(_TIDY), queue)
-            return is_resumed
+            return resumed
 
-        if await self._db.run(once):
+        if await audited(self._db, once, audit, _told) is not None:
             await notify(self._db, Wake.READY)
 
-    async def set_queue(self, queue: str, change: QueueChange) -> None:
+    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
         """Set a queue's limits."""
         settings = (*_bind(change.concurrency), *_bind(change.max_depth))
 
@@ -86,7 +96,7 @@ class QueueVerbs:
             await conn.execute(self._db.in_schema(_SET), queue, *settings)
             await conn.execute(self._db.in_schema(_TIDY), queue)
 
-        await self._db.run(once)
+        await audited(self._db, once, audit, lambda entry, _: entry)
         if change.concurrency is not KEEP:
             await notify(self._db, Wake.READY)  # more of its jobs may run now
 
@@ -107,6 +117,10 @@ class QueueVerbs:
             depth=row["depth"],
             max_depth=row["max_depth"],
         )
+
+
+def _told(audit: AuditEntry, changed: object) -> AuditEntry:
+    return audit if changed is not None else audit.came_to(UNCHANGED)
 
 
 def _bind(setting: Setting) -> tuple[bool, int | None]:

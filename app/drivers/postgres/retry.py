@@ -8,14 +8,16 @@ claim number, interrupts and ledger go on. Time limits of the first enqueue (`ru
 
 from __future__ import annotations
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import JobDuplicate, JobStateConflict, OutlastError
 from ...domain.job import LANE_NEW, JobId
 from ...domain.state import RETRYABLE, State
 from ...domain.step import RetryMode
 from ..protocol import Wake
+from .audit import audited
 from .buckets import CANCELLED, DEAD, TOKEN
 from .cancel import no_token, not_found
-from .database import Database, Row
+from .database import Database, Raw, Row
 from .notify import notify
 from .retry_cut import Cut, retry_cut
 from .rows import plain
@@ -70,6 +72,7 @@ async def retry(
     mode: RetryMode = RetryMode.RESUME,
     from_step: str | None = None,
     tenant: str | None = None,
+    audit: AuditEntry | None = None,
 ) -> None:
     """Make a dead, cancelled or held job ready again with fresh budgets, its run as asked for.
 
@@ -82,12 +85,16 @@ async def retry(
     """
     mode.refuse_step(from_step)
     goes_on = mode is RetryMode.RESUME and from_step is None
+
+    async def look(conn: Raw) -> Row | None:
+        return await conn.fetchrow(db.in_schema(_RETRY), job_id, tenant)
+
     for _ in range(_LOOKS):
         if goes_on:
-            found = await db.run(lambda conn: conn.fetchrow(db.in_schema(_RETRY), job_id, tenant))
+            found = await audited(db, look, audit, lambda entry, row: None if row is None else entry)
         else:
             cut = Cut(is_fresh=mode is RetryMode.FRESH, from_step=from_step)
-            found = await retry_cut(db, _RETRY, job_id, cut, tenant=tenant)
+            found = await retry_cut(db, _RETRY, job_id, cut, tenant=tenant, audit=audit)
         if found is not None:
             await notify(db, Wake.READY)
             return

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
+from ...domain.audit import AuditEntry
 from ...domain.job import LANE_NEW, JobId
+from .audit import keep
 from .buckets import CANCELLED, DEAD
 from .cancel import Before, cancel_children, tell_of_children
 from .database import Database, Raw, Row
@@ -61,7 +63,9 @@ class Cut(NamedTuple):
     from_step: str | None
 
 
-async def retry_cut(db: Database, retry: str, job_id: JobId, cut: Cut, *, tenant: str | None) -> Row | None:
+async def retry_cut(
+    db: Database, retry: str, job_id: JobId, cut: Cut, *, tenant: str | None, audit: AuditEntry | None = None
+) -> Row | None:
     """Cut a run back and make its job ready, an ended one by the statement `retry`; None: it is in no state for that.
 
     Raises:
@@ -89,6 +93,7 @@ async def retry_cut(db: Database, retry: str, job_id: JobId, cut: Cut, *, tenant
                 None if cut.from_step is None else Before(stopped["branch"], stopped["number"], stopped["ended_at"])
             )
             cancelled.extend(await cancel_children(db, conn, job_id, keeps=not cut.is_fresh, before=before))
+            await keep(db, conn, audit)
             return found
 
     found = await db.run(once)

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ...domain.audit import AuditEntry
 from ...domain.event import Emitted, EventQuery, EventView, NewEvent
 from ...domain.job import ClaimToken, Enqueued, JobId, RunId
 from ...domain.step import NewNotes, NewStep, RunHistory, RunView
@@ -68,15 +69,21 @@ class RunVerbs:
         """Store an event and end the waits it matches."""
         return await events.emit(self._db, event)
 
-    async def release_held(self, job_id: JobId, *, tenant: str | None = None) -> None:
+    async def release_held(self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None) -> None:
         """Make a held job ready."""
-        await versions.release_held(self._db, job_id, tenant=tenant)
+        await versions.release_held(self._db, job_id, tenant=tenant, audit=audit)
 
     async def fork(
-        self, job_id: JobId, *, new_id: JobId, from_step: str | None = None, tenant: str | None = None
+        self,
+        job_id: JobId,
+        *,
+        new_id: JobId,
+        from_step: str | None = None,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> Enqueued:
         """Make a new job with a job's history."""
-        return await fork.fork(self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant)
+        return await fork.fork(self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
 
     async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
         """Give a job's run."""

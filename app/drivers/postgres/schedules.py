@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from ...domain.audit import AuditEntry
 from ...domain.job import NewJob
 from ...domain.schedule import Decided, Declaration, Plan, ScheduleView, Standings
 from ..schedules import ScheduleStore
@@ -38,17 +39,17 @@ class PostgresSchedules:
 
     # --- operators and readers
 
-    async def fire(self, name: str, job: NewJob, *, by: str) -> Decided:
+    async def fire(self, name: str, job: NewJob, *, by: str, audit: AuditEntry | None = None) -> Decided:
         """Enqueue a job of a schedule now."""
-        return await schedules_decide.fire(self._db, name, job, by=by)
+        return await schedules_decide.fire(self._db, name, job, by=by, audit=audit)
 
-    async def pause(self, name: str, *, by: str, reason: str | None = None) -> None:
+    async def pause(self, name: str, *, by: str, reason: str | None = None, audit: AuditEntry | None = None) -> None:
         """Let a schedule skip its occurrences."""
-        await schedules_declare.pause(self._db, name, by=by, reason=reason)
+        await schedules_declare.pause(self._db, name, by=by, reason=reason, audit=audit)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, audit: AuditEntry | None = None) -> None:
         """Let it fire again from now on."""
-        await schedules_declare.resume(self._db, name)
+        await schedules_declare.resume(self._db, name, audit=audit)
 
     async def schedules(self, *, occurrences: int = 1) -> tuple[ScheduleView, ...]:
         """Give every schedule by name."""

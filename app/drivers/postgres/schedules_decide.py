@@ -12,11 +12,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import OutlastError
 from ...domain.job import Enqueued, JobId, NewJob
 from ...domain.outbox import is_of_the_row
 from ...domain.schedule import WHY_DEDUPED, WHY_OVERLAP, Decided, OccurrenceOutcome, Overlap, Plan, Planned, refused
 from ..protocol import Wake
+from .audit import keep
 from .database import Database, Raw
 from .enqueue import store_within
 from .enqueue_batch import HalfWonError
@@ -83,7 +85,7 @@ async def decide(db: Database, plan: Plan) -> tuple[Decided, ...] | None:
     return decided
 
 
-async def fire(db: Database, name: str, job: NewJob, *, by: str) -> Decided:
+async def fire(db: Database, name: str, job: NewJob, *, by: str, audit: AuditEntry | None) -> Decided:
     """Enqueue a job of a schedule now.
 
     Raises:
@@ -105,6 +107,7 @@ async def fire(db: Database, name: str, job: NewJob, *, by: str) -> Decided:
             last: datetime = await conn.fetchval(db.in_schema(_AT), name, least - _MICROSECOND)
             decided = replace(_answered(answer, least), at=last + _MICROSECOND)
             await _keep(db, conn, name, [decided], by=by)
+            await keep(db, conn, None if audit is None else audit.came_to(decided.outcome, job_id=decided.job_id))
             return decided
 
     decided = await _repeated(db, once)

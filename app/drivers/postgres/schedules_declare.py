@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound
 from ...domain.schedule import DECLARATION_KEPT, OCCURRENCES_KEPT, Declaration
+from .audit import audited
 from .database import Database, Raw
 from .outbox_rows import count_of
 
@@ -86,14 +88,15 @@ async def declare(db: Database, declarations: Sequence[Declaration], *, is_start
     await db.run(once)
 
 
-async def pause(db: Database, name: str, *, by: str, reason: str | None) -> None:
+async def pause(db: Database, name: str, *, by: str, reason: str | None, audit: AuditEntry | None) -> None:
     """Let a schedule skip its occurrences; the first pause stands."""
-    _must_be(name, await db.run(lambda conn: conn.execute(db.in_schema(_PAUSE), name, by, reason)))
+    binds = (name, by, reason)
+    _must_be(name, await audited(db, lambda conn: conn.execute(db.in_schema(_PAUSE), *binds), audit, _told))
 
 
-async def resume(db: Database, name: str) -> None:
+async def resume(db: Database, name: str, *, audit: AuditEntry | None) -> None:
     """Let a schedule fire again from now on."""
-    _must_be(name, await db.run(lambda conn: conn.execute(db.in_schema(_RESUME), name)))
+    _must_be(name, await audited(db, lambda conn: conn.execute(db.in_schema(_RESUME), name), audit, _told))
 
 
 async def trim(db: Database, batch: int) -> int:
@@ -104,6 +107,10 @@ async def trim(db: Database, batch: int) -> int:
 def unknown(name: str) -> NotFound:
     """Give the error of a schedule that is not there."""
     return NotFound(f"there is no schedule {name[:128]!r}", fix="give a name that GET /v1/schedules lists")
+
+
+def _told(audit: AuditEntry, tag: str) -> AuditEntry | None:
+    return audit if count_of(tag) else None
 
 
 def _must_be(name: str, tag: str) -> None:

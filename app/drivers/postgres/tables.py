@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from .table_columns import INSTANT, needed, optional, token
+from .tables_audit import add_audit
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
 
@@ -47,6 +48,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     add_runs(meta)
     add_schedules(meta)
     _purge(meta)
+    add_audit(meta)
     return meta
 
 

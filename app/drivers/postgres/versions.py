@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...domain.audit import AuditEntry
 from ...domain.errors import JobStateConflict
 from ...domain.job import JobId
 from ...domain.state import DeadReason, State
 from ..protocol import Wake
+from .audit import audited
 from .buckets import DEAD, TOKEN
 from .cancel import no_token, not_found
-from .database import Database
+from .database import Database, Raw, Row
 from .hand_back import HOUR
 from .keys import END_KEYS
 from .names import name_ids
@@ -133,14 +135,20 @@ async def release_due(db: Database, batch: int = 1000) -> int:
     return sum(row["way"] != "ready" for row in rows)
 
 
-async def release_held(db: Database, job_id: JobId, *, tenant: str | None = None) -> None:
+async def release_held(
+    db: Database, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None
+) -> None:
     """Make a held job ready, for code of any version.
 
     Raises:
         OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` when it is not held.
     """
+
+    async def look(conn: Raw) -> Row | None:
+        return await conn.fetchrow(db.in_schema(_RELEASE_HELD), job_id, tenant)
+
     for _ in range(_LOOKS):
-        found = await db.run(lambda conn: conn.fetchrow(db.in_schema(_RELEASE_HELD), job_id, tenant))
+        found = await audited(db, look, audit, lambda entry, row: entry if row and row["released"] else None)
         if found is None:
             raise not_found(job_id)
         if found["released"]:

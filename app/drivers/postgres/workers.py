@@ -6,10 +6,12 @@ renewed by `heartbeat` and judged lost by `reap`. Called by the worker role, by 
 
 from __future__ import annotations
 
+from ...domain.audit import AuditEntry
 from ...domain.drain import LAST_PHASE, DrainAsk, DrainShown
 from ...domain.job import WorkerId
 from ...domain.snapshot import NewWorker, WorkerView
 from ..protocol import Wake
+from .audit import audited
 from .database import Database, Raw
 from .notify import notify
 from .rows import worker_view
@@ -79,9 +81,13 @@ async def show_worker(db: Database, worker_id: WorkerId, *, wakeup: str | None, 
         await conn.execute(db.in_schema(_SHOW), worker_id, wakeup, *shown)
 
 
-async def ask_drain(db: Database, worker_id: WorkerId, *, by: str) -> DrainAsk:
+async def ask_drain(db: Database, worker_id: WorkerId, *, by: str, audit: AuditEntry | None = None) -> DrainAsk:
     """Ask a worker to drain, and wake the fleet so that it renews now. Safe to repeat."""
-    if await db.run(lambda conn: conn.fetchval(db.in_schema(_ASK), worker_id, by)) is not None:
+
+    async def ask(conn: Raw) -> object:
+        return await conn.fetchval(db.in_schema(_ASK), worker_id, by)
+
+    if await audited(db, ask, audit, lambda entry, asked: None if asked is None else entry) is not None:
         await notify(db, Wake.REVOKED)
         return DrainAsk.ASKED
     has_left = await db.run(lambda conn: conn.fetchval(db.in_schema(_HAS_LEFT), worker_id))
