@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from . import __version__
+from .control.audit import AuditControl
 from .control.catalogue import TypeCatalogue
 from .control.deploys import DeployControl
 from .control.doctor.doctor import Doctor
@@ -215,6 +216,8 @@ def build_services(
         queues=QueueControl(driver),
         outbox=OutboxControl(outbox),
         purge=PurgeControl(driver),
+        outbox=OutboxControl(outbox, driver=driver),
+        audit=AuditControl(driver),
         schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,
         fleet=FleetControl(driver),

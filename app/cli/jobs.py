@@ -16,6 +16,7 @@ from ..domain.job import Enqueued, JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import TERMINAL, State
 from ..domain.step import RetryMode, RunView
+from .acting import Reason, acting
 from .jobs_print import print_attempts, print_document, print_job, print_table
 from .payload import payload_text
 from .report import FAILURE, TIMED_OUT, say
@@ -128,12 +129,13 @@ def enqueue(
 def cancel(
     job_id: _Id,
     *,
-    reason: Annotated[str, typer.Option(help="Why; kept with the job.")] = "cancelled from the command line",
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
     """Cancel a job for good, whatever it is doing."""
-    verdict, view = with_jobs(db, lambda control: control.cancel(job_id_of(job_id), reason=reason, tenant=None))
+    wanted, by, why = job_id_of(job_id), acting(reason), reason or "cancelled from the command line"
+    verdict, view = with_jobs(db, lambda control: control.cancel(wanted, reason=why, tenant=None, by=by))
     say(verdict.value)
     show_job(view, as_json=as_json, verdict=verdict.value)
 
@@ -146,13 +148,14 @@ def retry(
     from_step: Annotated[
         str | None, typer.Option(help="Go on from before this step: it and all recorded after it are dropped.")
     ] = None,
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
     """Run a dead or cancelled job again, with fresh budgets; a held one fresh or from a step."""
     mode = RetryMode.FRESH if fresh else RetryMode.RESUME
-    wanted = job_id_of(job_id)
-    view = with_jobs(db, lambda control: control.retry(wanted, mode=mode, from_step=from_step, tenant=None))
+    wanted, by = job_id_of(job_id), acting(reason)
+    view = with_jobs(db, lambda control: control.retry(wanted, mode=mode, from_step=from_step, tenant=None, by=by))
     show_job(view, as_json=as_json)
 
 

@@ -14,10 +14,12 @@ import typer
 
 from ..domain.errors import OutlastError
 from . import (
+    audit,
     database,
     dev,
     doctor,
     drain,
+    edits,
     events,
     explain,
     jobs,
@@ -41,9 +43,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(database.migrate, name="migrate", help="Bring the database schema up or down.")
-for command in (runs.watch, runs.logs, runs.fork, runs.release):
+for command in (runs.watch, runs.logs, runs.fork, runs.release, edits.run_now, edits.delete, edits.duplicate):
     jobs.jobs.command()(command)
-app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, cancel, retry, fork and release them.")
+jobs.jobs.command("set")(edits.change)
+app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, and act on them one by one.")
+app.add_typer(audit.audit, name="audit", help="See what operators did to what, and why.")
 app.add_typer(events.events, name="events", help="Emit events for runs that wait for them, and list them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")

@@ -10,6 +10,7 @@ import typer
 
 from ..domain.errors import NotFound, RequestInvalid
 from ..domain.outbox import MOST_COUNTED, OutboxId, OutboxView
+from .acting import Reason, actor
 from .jobs_print import safe
 from .report import say
 from .store import with_outbox
@@ -48,6 +49,7 @@ def replay(
     may_double: Annotated[
         bool, typer.Option("--may-double", help="Also rows that are too old: they may become a second job.")
     ] = False,
+    reason: Reason = None,
     db: _Db = None,
 ) -> None:
     """Stage quarantined rows again, once what refused them is mended."""
@@ -60,7 +62,7 @@ def replay(
     ids = None if every else [_row_id(text) for text in row_ids or ()]
 
     async def stage_again(control: OutboxControl) -> int:
-        return await control.replay(ids, may_double=may_double)
+        return await control.replay(ids, may_double=may_double, by=actor(), reason=reason)
 
     count = with_outbox(db, stage_again)
     if ids is not None and count < len(set(ids)):

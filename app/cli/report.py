@@ -17,6 +17,7 @@ from ..domain.errors import (
     NotFound,
     NotImplementedYet,
     OutlastError,
+    PreconditionFailed,
     RequestInvalid,
     ScheduleInvalid,
     SchemaOutdated,
@@ -46,6 +47,7 @@ _CODES: tuple[tuple[type[OutlastError], int], ...] = (
     (JobDuplicate, CONFLICT),
     (IdempotencyMismatch, CONFLICT),
     (JobStateConflict, CONFLICT),
+    (PreconditionFailed, CONFLICT),
     (LeaseLost, CONFLICT),  # a worker that has left
 )
 

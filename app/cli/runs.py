@@ -14,6 +14,7 @@ from ..domain.job import JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import State
 from ..domain.step import LogLine, ProgressView, StepView
+from .acting import Reason, acting
 from .jobs import job_id_of, show_job
 from .jobs_print import progress_text, safe, time_of
 from .report import FAILURE, TIMED_OUT, say
@@ -35,18 +36,19 @@ def fork(
     from_step: Annotated[
         str | None, typer.Option(help="Keep the steps recorded before this one; all of them without.")
     ] = None,
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
     """Make a new job of a job's type and payload that begins with what its run has recorded."""
-    wanted = job_id_of(job_id)
-    show_job(with_runs(db, lambda runs: runs.fork(wanted, from_step=from_step, tenant=None)), as_json=as_json)
+    wanted, by = job_id_of(job_id), acting(reason)
+    show_job(with_runs(db, lambda runs: runs.fork(wanted, from_step=from_step, tenant=None, by=by)), as_json=as_json)
 
 
-def release(job_id: _Id, *, as_json: _Json = False, db: _Db = None) -> None:
+def release(job_id: _Id, *, reason: Reason = None, as_json: _Json = False, db: _Db = None) -> None:
     """Make a held job ready for code of any version, its run as it is."""
-    wanted = job_id_of(job_id)
-    show_job(with_runs(db, lambda runs: runs.release(wanted, tenant=None)), as_json=as_json)
+    wanted, by = job_id_of(job_id), acting(reason)
+    show_job(with_runs(db, lambda runs: runs.release(wanted, tenant=None, by=by)), as_json=as_json)
 
 
 def logs(

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..domain.errors import ScheduleInvalid
+from ..domain.errors import RequestInvalid, ScheduleInvalid
+from .acting import Reason, actor
 from .durations import instant
 from .jobs_print import print_rows, safe
 from .report import USAGE, fail, say
@@ -26,7 +27,6 @@ _Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 _Count = Annotated[int, typer.Option("--count", "-n", help="How many times to show.", min=1, max=100)]
 _COLUMNS = ("name", "cron", "zone", "job", "next", "last", "state")
 _MARKS = {"moved": "moved out of skipped time", "first": "first of two", "second": "second of two"}
-_ACTOR = "cli"
 
 
 @schedules.command("list")
@@ -83,11 +83,11 @@ def preview(
 
 
 @schedules.command("trigger")
-def trigger(name: _Name, *, as_json: _Json = False, db: _Db = None) -> None:
+def trigger(name: _Name, *, reason: Reason = None, as_json: _Json = False, db: _Db = None) -> None:
     """Enqueue the job of a schedule now; its next times stay."""
     from ..control.schedules import occurrence_document
 
-    decided = with_schedules(db, lambda control: control.fire(name, by=_ACTOR, tenant=None))
+    decided = with_schedules(db, lambda control: control.fire(name, by=actor(), tenant=None, reason=reason))
     if as_json:
         _print_json(occurrence_document(decided))
     else:
@@ -104,14 +104,14 @@ def pause(
     db: _Db = None,
 ) -> None:
     """Skip what comes due from now on; the first pause stands."""
-    with_schedules(db, lambda control: control.pause(name, by=_ACTOR, reason=reason))
+    with_schedules(db, lambda control: control.pause(name, by=actor(), reason=reason))
     say(f"{name} is paused")
 
 
 @schedules.command("resume")
-def resume(name: _Name, *, db: _Db = None) -> None:
+def resume(name: _Name, *, reason: Reason = None, db: _Db = None) -> None:
     """Let a schedule fire again from now on; nothing is caught up."""
-    with_schedules(db, lambda control: control.resume(name))
+    with_schedules(db, lambda control: control.resume(name, by=actor(), reason=reason))
     say(f"{name} is not paused")
 
 

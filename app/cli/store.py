@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from ..control.audit import AuditControl
     from ..control.events import EventControl
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
@@ -31,6 +32,15 @@ def with_fleet(db: str | None, verb: Callable[[FleetControl], Awaitable[T]]) -> 
 
     settings = Settings.read(database_url=db)
     return asyncio.run(_with_driver(settings, lambda driver: verb(FleetControl(driver))))
+
+
+def with_audit(db: str | None, verb: Callable[[AuditControl], Awaitable[T]]) -> T:
+    """Run `verb` with the audit of the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..control.audit import AuditControl
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db)
+    return asyncio.run(_with_driver(settings, lambda driver: verb(AuditControl(driver))))
 
 
 def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
@@ -113,7 +123,7 @@ async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Await
         await open_driver(driver, within=OPEN)
         if outbox is not None:
             await open_driver(outbox, within=OPEN)
-        return await verb(OutboxControl(outbox))
+        return await verb(OutboxControl(outbox, driver=driver))
     finally:
         if outbox is not None:
             await outbox.close()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .acting import Reason, actor
 from .jobs_print import print_rows
 from .report import TIMED_OUT, say
 from .store import with_fleet
@@ -26,7 +27,6 @@ _Db = Annotated[str | None, typer.Option("--db", help="Database address; OUTLAST
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
 _COLUMNS = ("id", "host", "pid", "version", "queues", "running", "heartbeat", "state")
 _POLL_SECONDS = 0.2
-_ACTOR = "cli"
 
 
 @workers.command("list")
@@ -44,6 +44,7 @@ def drain_worker(
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has left; exit code 3 without.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 60.0,
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
@@ -53,9 +54,9 @@ def drain_worker(
 
     async def ask(fleet: FleetControl) -> None:
         if wait:
-            await _wait(fleet, worker_id, timeout, as_json=as_json)
+            await _wait(fleet, worker_id, timeout, reason=reason, as_json=as_json)
         else:
-            _show((await fleet.drain(worker_id, by=_ACTOR),), as_json=as_json)
+            _show((await fleet.drain(worker_id, by=actor(), reason=reason),), as_json=as_json)
 
     try:
         with_fleet(db, ask)
@@ -63,14 +64,14 @@ def drain_worker(
         raise DriverUnavailable(error.cause, fix=f"{ASK_ITSELF}; or {error.fix}") from error
 
 
-async def _wait(fleet: FleetControl, worker_id: str, seconds: float, *, as_json: bool) -> None:
+async def _wait(fleet: FleetControl, worker_id: str, seconds: float, *, reason: str | None, as_json: bool) -> None:
     """Ask, and look until the worker has left or the time is over; one that is lost has not left."""
     import asyncio
 
     from ..control.fleet import lost
     from ..domain.drain import DrainAsk
 
-    has_left = await fleet.ask(worker_id, by=_ACTOR) is DrainAsk.LEFT
+    has_left = await fleet.ask(worker_id, by=actor(), reason=reason) is DrainAsk.LEFT
     deadline = time.monotonic() + seconds
     view = await fleet.find(worker_id)
     while not (has_left or view is None or view.has_left):

@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from typing import Final, Literal, assert_never
 
+from ..domain.audit import Acting, Action, Target
 from ..domain.drain import DrainAsk
 from ..domain.errors import LeaseLost, NotFound
 from ..domain.job import WorkerId
 from ..domain.snapshot import WorkerView
 from ..drivers.protocol import JobDriver
 from ..lifecycle.status import DrainPhase
+from .acting import entry_of
 from .render import Document
 from .represent import worker_document
 
@@ -39,14 +41,14 @@ class FleetControl:
         """Give live workers and those that left in the last hour, newest first."""
         return await self._driver.workers()
 
-    async def drain(self, worker_id: str, *, by: str) -> WorkerView:
+    async def drain(self, worker_id: str, *, by: str, reason: str | None = None) -> WorkerView:
         """Ask a worker to drain, which it does at its next renewal; gives it as it stands. Idempotent.
 
         Raises:
             NotFound: there is no such worker.
             LeaseLost: it has left already, or was lost.
         """
-        match await self.ask(worker_id, by=by):
+        match await self.ask(worker_id, by=by, reason=reason):
             case DrainAsk.LEFT:
                 raise LeaseLost(f"worker {worker_id} has left", fix="nothing is left to do: it holds no jobs any more")
             case DrainAsk.ASKED:
@@ -56,10 +58,13 @@ class FleetControl:
             case never:
                 assert_never(never)
 
-    async def ask(self, worker_id: str, *, by: str) -> Literal[DrainAsk.ASKED, DrainAsk.LEFT]:
+    async def ask(
+        self, worker_id: str, *, by: str, reason: str | None = None
+    ) -> Literal[DrainAsk.ASKED, DrainAsk.LEFT]:
         """Ask a worker to drain, for a caller to whom one that has left is as good. Idempotent; raises as `drain`."""
         wanted = _id_of(worker_id)
-        found = DrainAsk.UNKNOWN if wanted is None else await self._driver.ask_drain(wanted, by=by)
+        audit = entry_of(Acting(actor=by, reason=reason), Action.WORKER_DRAIN, Target.WORKER, worker_id)
+        found = DrainAsk.UNKNOWN if wanted is None else await self._driver.ask_drain(wanted, by=by, audit=audit)
         match found:
             case DrainAsk.UNKNOWN:
                 raise NotFound(f"there is no worker {worker_id[:40]!r}", fix="give an id that GET /v1/workers lists")

@@ -1,4 +1,4 @@
-"""What people do with one job or a page of them: enqueue, read, wait, cancel, retry.
+"""What people do with one job or a page of them: enqueue, read, wait; and what operators do.
 
 Admits against the published job types, then speaks to the store; never imports a handler. Authority is the caller's
 business: `tenant` is the only tenant a call may touch, None for all, and another tenant's job answers as an absent
@@ -19,13 +19,13 @@ from ..domain.outcome import CancelVerdict
 from ..domain.reason import Explanation, Situation
 from ..domain.snapshot import AttemptView, JobPage, JobView
 from ..domain.state import TERMINAL
-from ..domain.step import RetryMode
 from ..drivers.protocol import JobDriver
 from ..drivers.reading import ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
 from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
+from .actions import JobActions
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .staged import StagedIds
 from .waiting import ResultWaiters
@@ -43,8 +43,8 @@ class Placed:
     answer: Enqueued
 
 
-class JobControl:
-    """The verbs on jobs.
+class JobControl(JobActions):
+    """The verbs on jobs; those of operators are `JobActions`'.
 
     A verb on an id under which there is no job says where the id leads, if it was staged: `StagedIds.explain`.
     """

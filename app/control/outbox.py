@@ -9,30 +9,51 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..domain.audit import Acting, Action, Target
 from ..domain.errors import NotImplementedYet
 from ..domain.outbox import OutboxId, OutboxView
-from ..drivers.outbox import OutboxStore
+from ..drivers.outbox import OutboxStore, outbox_of
+from ..drivers.protocol import JobDriver
+from .acting import entry_of
 
 SHOWN = 50
+MOST_NAMED = 20
+
+# What a replay in another database than the audit's is said to have come to: what came of it is not known here.
+ASKED = "asked"
 
 
 class OutboxControl:
     """Reads the outbox, and replays what was quarantined."""
 
-    def __init__(self, outbox: OutboxStore[Any] | None) -> None:
+    def __init__(self, outbox: OutboxStore[Any] | None, *, driver: JobDriver) -> None:
         self._outbox = outbox
+        self._driver = driver
 
     async def view(self, limit: int = SHOWN, *, tenant: str | None = None) -> OutboxView:
         """Give the outbox as it stands, with the newest quarantined rows; of these only one tenant's, if named."""
         view = await self._given().view(limit)
         return replace(view, items=tuple(item for item in view.items if tenant in {None, item.tenant}))
 
-    async def replay(self, ids: Sequence[OutboxId] | None, *, may_double: bool = False) -> int:
+    async def replay(
+        self,
+        ids: Sequence[OutboxId] | None,
+        *,
+        may_double: bool = False,
+        by: str,
+        reason: str | None = None,
+    ) -> int:
         """Stage quarantined rows again, these or all; gives their number. Repeating it is safe.
 
         Rows that are too old to know whether they were published are staged only when named, with `may_double`.
         """
-        return await self._given().replay(ids, may_double=may_double)
+        outbox, target = self._given(), "all" if ids is None else ",".join(str(row_id) for row_id in ids[:MOST_NAMED])
+        audit = entry_of(Acting(actor=by, reason=reason), Action.OUTBOX_REPLAY, Target.OUTBOX, target)
+        if audit is not None and outbox is not outbox_of(self._driver):
+            # Two databases share no commit: the row comes first, so that nothing is done without one.
+            await self._driver.keep_entry(audit.came_to(ASKED))
+            audit = None
+        return await outbox.replay(ids, may_double=may_double, audit=audit)
 
     def _given(self) -> OutboxStore[Any]:
         if self._outbox is None:

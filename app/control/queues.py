@@ -7,13 +7,16 @@ Called by the HTTP routes and the command line.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import NotFound, RequestInvalid
 from ..domain.job import NAME_PATTERN
-from ..domain.queue import MOST_LIMIT, QueueChange, Setting
+from ..domain.queue import KEEP, MOST_LIMIT, QueueChange, Setting
 from ..domain.snapshot import QueueView
 from ..drivers.protocol import JobDriver
+from .acting import entry_of
 
 
 class QueueControl:
@@ -52,16 +55,19 @@ class QueueControl:
             until = now + lasts if until is None and lasts is not None else until
             if until is not None and until <= now:
                 raise _in_the_past(until, now)
-        await self._driver.pause_queue(name, by=by, reason=reason, until=until)
+        audit = _entry(Action.QUEUE_PAUSE, name, by=by, reason=reason)
+        if until is not None:
+            audit = replace(audit, details={"until": until.isoformat()})
+        await self._driver.pause_queue(name, by=by, reason=reason, until=until, audit=audit)
         return await self._after_change(name)
 
-    async def resume(self, name: str) -> QueueView:
+    async def resume(self, name: str, *, by: str, reason: str | None = None) -> QueueView:
         """Let claims begin again; resuming a queue that is not paused changes nothing."""
         _check_name(name)
-        await self._driver.resume_queue(name)
+        await self._driver.resume_queue(name, audit=_entry(Action.QUEUE_RESUME, name, by=by, reason=reason))
         return await self._after_change(name)
 
-    async def limit(self, name: str, change: QueueChange) -> QueueView:
+    async def limit(self, name: str, change: QueueChange, *, by: str, reason: str | None = None) -> QueueView:
         """Set how many jobs of a queue may run in the fleet, how many may wait in it; what is kept stays as it is.
 
         Raises:
@@ -70,7 +76,10 @@ class QueueControl:
         _check_name(name)
         _check_limit("concurrency", change.concurrency, least=1)
         _check_limit("max_depth", change.max_depth, least=0)
-        await self._driver.set_queue(name, change)
+        audit = _entry(Action.QUEUE_UPDATE, name, by=by, reason=reason)
+        settings = {"concurrency": change.concurrency, "max_depth": change.max_depth}
+        details = {key: setting for key, setting in settings.items() if setting is not KEEP}
+        await self._driver.set_queue(name, change, audit=replace(audit, details=details))
         return await self._after_change(name)
 
     async def _after_change(self, name: str) -> QueueView:
@@ -78,6 +87,10 @@ class QueueControl:
             return await self.find(name)
         except NotFound:
             return QueueView(name=name, depth={}, oldest_ready_seconds=None)
+
+
+def _entry(action: Action, name: str, *, by: str, reason: str | None) -> AuditEntry | None:
+    return entry_of(Acting(actor=by, reason=reason), action, Target.QUEUE, name)
 
 
 def _check_name(name: str) -> None:

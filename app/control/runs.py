@@ -13,11 +13,13 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
+from ..domain.audit import Acting, Action
 from ..domain.job import Enqueued, JobId
 from ..domain.snapshot import JobView
 from ..domain.step import RunView
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
+from .acting import on_job
 from .changes import Follower, News, Position, look_at
 from .jobs import JobControl, job_not_found
 from .streams import JobStream, JobStreams
@@ -63,7 +65,9 @@ class RunControl:
         view = await self.jobs.describe(job_id, tenant=tenant)
         return view, timeline_of(view, await self._driver.attempts(job_id), run)
 
-    async def fork(self, job_id: JobId, *, from_step: str | None, tenant: str | None) -> JobView:
+    async def fork(
+        self, job_id: JobId, *, from_step: str | None, tenant: str | None, by: Acting | None = None
+    ) -> JobView:
         """Make a new job with a job's history up to a step, not including it, or all of it; and give the new job.
 
         Raises:
@@ -71,21 +75,23 @@ class RunControl:
             NotFound: its run has not recorded the step.
         """
         new_id = JobId(self._new_id())
+        audit = on_job(by, Action.JOB_FORK, job_id, new_id=str(new_id), from_step=from_step)
 
         async def fork() -> Enqueued:
-            return await self._driver.fork(job_id, new_id=new_id, from_step=from_step, tenant=tenant)
+            return await self._driver.fork(job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
 
         await self.jobs.on(job_id, tenant, lambda: until_known(fork))
         return await self.jobs.describe(new_id, tenant=tenant)
 
-    async def release(self, job_id: JobId, *, tenant: str | None) -> JobView:
+    async def release(self, job_id: JobId, *, tenant: str | None, by: Acting | None = None) -> JobView:
         """Make a held job ready, its run as it is, and give it.
 
         Raises:
             JobNotFound: there is none to be seen.
             JobStateConflict: it is not held.
         """
-        await self.jobs.on(job_id, tenant, lambda: self._driver.release_held(job_id, tenant=tenant))
+        audit = on_job(by, Action.JOB_RELEASE, job_id)
+        await self.jobs.on(job_id, tenant, lambda: self._driver.release_held(job_id, tenant=tenant, audit=audit))
         return await self.jobs.describe(job_id, tenant=tenant)
 
     async def stream(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, JobUnknown, NotFound, NotImplementedYet, OutlastError
 from ..domain.schedule import Decided, OccurrenceView, ScheduleView
 from ..drivers.schedules import ScheduleStore
@@ -16,6 +17,7 @@ from ..jobs.admission import Admission
 from ..jobs.cron import Cron, cron_of
 from ..jobs.jobtype import JobTypes
 from ..jobs.schedule import ScheduledJob
+from .acting import entry_of
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .render import Document, raw
 
@@ -47,13 +49,14 @@ class ScheduleControl:
 
     async def pause(self, name: str, *, by: str, reason: str | None) -> None:
         """Let a schedule skip its occurrences; the first pause stands. Raises `NOT_FOUND`."""
-        await self._given().pause(name, by=by, reason=reason)
+        audit = _entry(Action.SCHEDULE_PAUSE, name, by=by, reason=reason)
+        await self._given().pause(name, by=by, reason=reason, audit=audit)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, by: str, reason: str | None = None) -> None:
         """Let it fire again from now on; nothing is caught up. Raises `NOT_FOUND`."""
-        await self._given().resume(name)
+        await self._given().resume(name, audit=_entry(Action.SCHEDULE_RESUME, name, by=by, reason=reason))
 
-    async def fire(self, name: str, *, by: str, tenant: str | None) -> Decided:
+    async def fire(self, name: str, *, by: str, tenant: str | None, reason: str | None = None) -> Decided:
         """Enqueue a job of a schedule now, also while it is paused; durable when this returns.
 
         Raises:
@@ -72,7 +75,8 @@ class ScheduleControl:
         job = scheduled.new_job(self._types.of(published), self._admission)
         if tenant is not None and job.tenant != tenant:
             raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
-        return await self._given().fire(name, job, by=by)
+        audit = _entry(Action.SCHEDULE_FIRE, name, by=by, reason=reason)
+        return await self._given().fire(name, job, by=by, audit=audit)
 
     async def preview(self, cron: str, tz: str, *, count: int, after: datetime | None) -> Document:
         """Say what an expression means and when it holds next, after now or another instant.
@@ -92,6 +96,10 @@ class ScheduleControl:
         if self._store is None:
             raise NotImplementedYet("this store has no schedules", fix="set OUTLAST_DATABASE_URL to postgresql://…")
         return self._store
+
+
+def _entry(action: Action, name: str, *, by: str, reason: str | None) -> AuditEntry | None:
+    return entry_of(Acting(actor=by, reason=reason), action, Target.SCHEDULE, name)
 
 
 def preview_document(cron: str, tz: str, *, count: int, after: datetime) -> Document:

@@ -48,6 +48,7 @@ class Action(StrEnum):
     JOB_DUPLICATE = "job.duplicate"
     QUEUE_PAUSE = "queue.pause"
     QUEUE_RESUME = "queue.resume"
+    QUEUE_UPDATE = "queue.update"
     WORKER_DRAIN = "worker.drain"
     SCHEDULE_PAUSE = "schedule.pause"
     SCHEDULE_RESUME = "schedule.resume"

@@ -23,9 +23,11 @@ from .openapi import render_document
 from .routers import (
     actions,
     dead_letters,
+    audit,
     deploys,
     doctor,
     drain,
+    edits,
     enqueue,
     events,
     explain,
@@ -43,8 +45,8 @@ from .routers import (
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, jobs, explain, runs, stream, actions, events, dead_letters),
-    *(job_types, queues, schedules, workers, outbox, drain, deploys, doctor, process, problems),
+    *(enqueue, jobs, explain, runs, stream, actions, edits, events, dead_letters),
+    *(job_types, queues, schedules, workers, outbox, audit, drain, deploys, doctor, process, problems),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"

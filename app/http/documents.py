@@ -72,9 +72,11 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     404: ("There is no such thing, or none this key may see.", "JOB_NOT_FOUND"),
     408: ("The body did not arrive in time.", "REQUEST_INVALID"),
     409: ("The state it is in, or a key that is taken, does not allow this.", "JOB_STATE_CONFLICT"),
+    412: ("The job has changed since it was read.", "PRECONDITION_FAILED"),
     413: ("The body or the payload is too large.", "PAYLOAD_TOO_LARGE"),
     415: ("The body is not plain JSON.", "MEDIA_UNSUPPORTED"),
     422: ("The request, its JSON or its payload does not fit.", "REQUEST_INVALID"),
+    428: ("`If-Match` is needed.", "PRECONDITION_REQUIRED"),
     429: ("The queue is full, or too much comes at once.", "QUEUE_FULL"),
     501: ("Part of the contract, and not built yet.", "NOT_IMPLEMENTED"),
     503: ("The store cannot be reached.", "DRIVER_UNAVAILABLE"),
@@ -99,6 +101,9 @@ IDEMPOTENCY_KEY = _header(
 LAST_EVENT_ID = _header(
     "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )
+_VERSION = "The ETag the job was read with: it is only acted on while it is still so. `*` for whatever it is."
+IF_MATCH = _header("If-Match", _VERSION)
+IF_MATCH_NEEDED = IF_MATCH | {"required": True, "example": '"9f2c1e0ab34d5566"'}
 IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while the job has not changed.")
 
 ELSEWHERE: dict[str, Any] = {

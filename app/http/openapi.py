@@ -29,14 +29,18 @@ from .requests import (
     QueuePauseBody,
     RetryBody,
 )
+from .requests_actions import DuplicateBody, PatchBody, ReasonBody
 from .run_answers import StreamedEvents
 
 _BODIES: tuple[type[BaseModel], ...] = (
-    *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody),
-    *(PauseBody, QueuePauseBody, QueuePatch, NoBody),
+    *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
+    *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody),
 )
 _TAGS = (
-    {"name": "jobs", "description": "Enqueue jobs, read them, cancel, retry, fork and release them."},
+    {
+        "name": "jobs",
+        "description": "Enqueue jobs, read them; cancel, retry, run, change, duplicate, fork, release and delete them.",
+    },
     {
         "name": "runs",
         "description": "The durable history of a job: steps, waits, lines; followed live.",
@@ -48,6 +52,7 @@ _TAGS = (
     {"name": "schedules", "description": "What is due when, what became of it; pause, resume and fire now."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
     {"name": "workers", "description": "The processes that execute jobs."},
+    {"name": "audit", "description": "What operators did to what, and why."},
     {"name": "drain", "description": "Leaving in order: how far, what is held, asking for it, and what it cost."},
     {"name": "process", "description": "Probes, metrics and versions of the process that answers."},
 )

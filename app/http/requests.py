@@ -50,13 +50,14 @@ def _uuid(value: object) -> object:
     return found
 
 
-def _printable(value: object) -> object:
+def printable(value: object) -> object:
+    """Let a text of printable characters through that is not blank."""
     if isinstance(value, str) and not is_printable(value, max_chars=len(value)):
         raise ValueError("must be printable characters, and not blank")
     return value
 
 
-def _number(value: object) -> object:
+def whole_number(value: object) -> object:
     """Read a decimal number of a query; a sign, a blank or an underscore is none."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
         return int(value)
@@ -73,9 +74,9 @@ def _worker_id(value: object) -> object:
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower-case letters, digits and `_.:-`.")]
-Key = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=MAX_KEY_CHARS)]
-StepName = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=STEP_NAME_MOST)]
-Tag = Annotated[str, BeforeValidator(_printable), Field(min_length=1, max_length=MAX_TAG_CHARS)]
+Key = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_KEY_CHARS)]
+StepName = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=STEP_NAME_MOST)]
+Tag = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_TAG_CHARS)]
 Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
 Milliseconds = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
 
@@ -141,6 +142,7 @@ class RetryBody(Strict):
     from_step: StepName | None = Field(
         default=None, description="Go on from before this step: it and all that were recorded after it are dropped."
     )
+    reason: Key | None = Field(default=None, description="Why, in your own words; kept in the audit.")
 
 
 class ForkBody(Strict):
@@ -149,6 +151,7 @@ class ForkBody(Strict):
     from_step: StepName | None = Field(
         default=None, description="The new job has the steps recorded before this one; all of them if it is left out."
     )
+    reason: Key | None = Field(default=None, description="Why, in your own words; kept in the audit.")
 
 
 class EventBody(Strict):
@@ -209,7 +212,7 @@ class ListParams(BaseModel):
     name: Name | None = Field(default=None, description="The job type.")
     queue: Name | None = Field(default=None, description="The queue.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
-    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 
 
@@ -218,7 +221,9 @@ class RunPageParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=200, ge=1, le=1_000)
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(
+        default=200, ge=1, le=1_000
+    )
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 
 
@@ -230,7 +235,7 @@ class EventParams(BaseModel):
     name: Name | None = Field(default=None, description="The event's name.")
     key: Key | None = Field(default=None, description="What it is about.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
-    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 
 
@@ -239,7 +244,7 @@ class DeployParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
     before: Annotated[int | None, BeforeValidator(_worker_id, json_schema_input_type=int | None)] = Field(
         default=None,
         ge=1,
@@ -255,7 +260,7 @@ class PreviewParams(BaseModel):
 
     cron: str = Field(max_length=255, description="Five fields, or one of `@hourly @daily @weekly @monthly @yearly`.")
     tz: str = Field(max_length=255, description="A zone of the IANA database, such as `Europe/Berlin`.")
-    n: Annotated[int, BeforeValidator(_number, json_schema_input_type=int)] = Field(
+    n: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(
         default=5, ge=1, le=MOST_FIRES, description="How many times to show."
     )
     after: Instant | None = Field(default=None, description="Times after this one; after now without it.")

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from ..control.audit import AuditControl
 from ..control.catalogue import TypeCatalogue
 from ..control.deploys import DeployControl
 from ..control.doctor.doctor import Doctor
@@ -43,6 +44,7 @@ class HttpServices:
     queues: QueueControl
     outbox: OutboxControl
     purge: PurgeControl
+    audit: AuditControl
     schedules: ScheduleControl
     catalogue: TypeCatalogue
     fleet: FleetControl

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from app.control.audit import AuditControl
 from app.control.catalogue import TypeCatalogue
 from app.control.deploys import DeployControl
 from app.control.doctor.doctor import Doctor
@@ -101,6 +102,8 @@ class Api:
                 "queues": QueueControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver)),
                 "purge": PurgeControl(env.driver),
+                "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
+                "audit": AuditControl(env.driver),
                 "schedules": ScheduleControl(
                     schedules_of(env.driver), catalogue=catalogue, admission=Admission(now=env.now)
                 ),

@@ -198,12 +198,14 @@ async def test_an_upgrade_that_a_deadlock_undid_is_tried_again(
 
     monkeypatch.setattr(command, "upgrade", upgrade)
     assert (await migrations.upgrade(database_url)).is_outdated is False
-    assert asked == ["0014", "0014"]
+    assert asked[:2] == ["0007", "0007"]
+    assert len(asked) == len(set(asked)) + 1
 
 
 async def test_moves_by_a_number_of_steps_count_from_where_they_began(database_url: str) -> None:
-    assert (await migrations.downgrade(database_url, revision="-2")).current == "0006"
-    assert (await migrations.upgrade(database_url, revision="+1")).current == "0007"
+    await migrations.downgrade(database_url, revision="0007")
+    assert (await migrations.downgrade(database_url, revision="-2")).current == "0005"
+    assert (await migrations.upgrade(database_url, revision="+1")).current == "0006"
 
 
 async def test_a_database_newer_than_the_code_is_left_alone(database_url: str) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
+from app.domain.audit import AuditEntry
 from app.domain.clock import Clock
 from app.domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
 from app.domain.outcome import KIND_OF, CancelVerdict, OutcomeKind, SettleAnswer, Settlement
@@ -225,8 +226,10 @@ class AuditedDriver(MemoryDriver):
             self._history.add(Recorded, job=name, claim_no=token.claim_no, step=step.name)
         return is_held
 
-    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None = None) -> CancelVerdict:
-        verdict = await super().cancel(job_id, reason=reason, tenant=tenant)
+    async def cancel(
+        self, job_id: JobId, *, reason: str, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> CancelVerdict:
+        verdict = await super().cancel(job_id, reason=reason, tenant=tenant, audit=audit)
         self._history.add(Asked, verb="cancel", job=self._history.name(job_id), answer=verdict.value)
         return verdict
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ...domain.audit import Acting
 from ...domain.step import RetryMode
 from ..answers import CancelledJob, Job
 from ..body import read_optional_body, refuse_request_key
 from ..caller import Operator
 from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, JOB_ID, answer, body, problems
 from ..replies import etag_of, reply, reply_job, root_of, shown_job
-from ..requests import CancelBody, ForkBody, NoBody, RetryBody
+from ..requests import CancelBody, ForkBody, RetryBody
+from ..requests_actions import ReasonBody
 from ..services import Services
 from .jobs import parse_job_id
 
@@ -38,8 +40,9 @@ async def cancel_job(request: Request, job_id: str, services: Services, identity
     """End a job for good. A body that runs is told at its worker's next heartbeat or sooner. Repeating it is safe."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    reason = sent.parse(CancelBody).reason or f"cancelled by {identity.name}"
-    verdict, view = await services.jobs.cancel(parse_job_id(job_id), reason=reason, tenant=identity.tenant)
+    by = Acting(actor=identity.name, reason=sent.parse(CancelBody).reason)
+    reason = by.reason or f"cancelled by {identity.name}"
+    verdict, view = await services.jobs.cancel(parse_job_id(job_id), reason=reason, tenant=identity.tenant, by=by)
     return reply_job(request, identity, view, verdict=verdict)
 
 
@@ -69,7 +72,11 @@ async def retry_job(request: Request, job_id: str, services: Services, identity:
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(RetryBody)
     view = await services.jobs.retry(
-        parse_job_id(job_id), mode=RetryMode(asked.mode), from_step=asked.from_step, tenant=identity.tenant
+        parse_job_id(job_id),
+        mode=RetryMode(asked.mode),
+        from_step=asked.from_step,
+        tenant=identity.tenant,
+        by=Acting(actor=identity.name, reason=asked.reason),
     )
     return reply_job(request, identity, view)
 
@@ -98,7 +105,8 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(ForkBody)
-    view = await services.runs.fork(parse_job_id(job_id), from_step=asked.from_step, tenant=identity.tenant)
+    by = Acting(actor=identity.name, reason=asked.reason)
+    view = await services.runs.fork(parse_job_id(job_id), from_step=asked.from_step, tenant=identity.tenant, by=by)
     headers = {"Location": f"{root_of(request)}/v1/jobs/{view.id}", "ETag": etag_of(view)}
     return reply(shown_job(request, identity, view), status=201, headers=headers)
 
@@ -109,12 +117,13 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
     summary="Release a held job",
     response_model=None,
     responses={200: answer(Job, "The job, ready again.", JOB_EXAMPLE), **problems(404, 409, has_body=True)},
-    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "mended"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def release_job(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
     """Make a held job ready for code of any version, its run as it is: for code that has been mended meanwhile."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    sent.parse(NoBody)
-    view = await services.runs.release(parse_job_id(job_id), tenant=identity.tenant)
+    by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
+    view = await services.runs.release(parse_job_id(job_id), tenant=identity.tenant, by=by)
     return reply_job(request, identity, view)

@@ -12,7 +12,8 @@ from ..body import read_body, read_optional_body, refuse_request_key
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..replies import reply
-from ..requests import NoBody, QueuePatch, QueuePauseBody
+from ..requests import NoBody, PauseBody, QueuePatch, QueuePauseBody
+from ..requests_actions import ReasonBody
 from ..services import Services
 
 router = APIRouter(tags=["queues"])
@@ -103,11 +104,12 @@ async def pause_queue(request: Request, name: str, services: Services, identity:
     summary="Resume a queue",
     response_model=None,
     responses={200: answer(Queue, "The queue, not paused.", _EXAMPLE), **problems(has_body=True)},
-    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "it has moved"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def resume_queue(request: Request, name: str, services: Services, _identity: Operator) -> Response:
+async def resume_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Let workers take jobs of this queue again; resuming one that is not paused changes nothing."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    sent.parse(NoBody)
-    return reply(queue_document(await services.queues.resume(name)))
+    reason = sent.parse(ReasonBody).reason
+    return reply(queue_document(await services.queues.resume(name, by=identity.name, reason=reason)))

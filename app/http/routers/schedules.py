@@ -15,7 +15,8 @@ from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
 from ..replies import reply, root_of
-from ..requests import NoBody, PauseBody, PreviewParams
+from ..requests import PauseBody, PreviewParams
+from ..requests_actions import ReasonBody
 from ..services import HttpServices, Services
 
 router = APIRouter(tags=["schedules"])
@@ -136,12 +137,13 @@ async def pause_schedule(request: Request, name: str, services: Services, identi
     summary="Resume a schedule",
     response_model=None,
     responses={200: answer(Schedule, "The schedule, not paused.", _EXAMPLE), **problems(404, has_body=True)},
-    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "it has moved"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def resume_schedule(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Let a schedule fire again from now on; nothing of the pause is caught up."""
-    await _no_body(request, services)
-    await services.schedules.resume(name)
+    reason = await _reason(request, services)
+    await services.schedules.resume(name, by=identity.name, reason=reason)
     return await _shown(name, services, identity)
 
 
@@ -156,12 +158,13 @@ async def resume_schedule(request: Request, name: str, services: Services, ident
         201: answer(Decided, "The job is enqueued.", _DECIDED, Location="The job."),
         **problems(404, 409, 429, has_body=True),
     },
-    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "it has moved"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def trigger_schedule(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Enqueue the job of a schedule now, also while it is paused or a job of it runs; its next times stay."""
-    await _no_body(request, services)
-    decided = await services.schedules.fire(name, by=identity.name, tenant=identity.tenant)
+    reason = await _reason(request, services)
+    decided = await services.schedules.fire(name, by=identity.name, tenant=identity.tenant, reason=reason)
     headers = {"Location": f"{root_of(request)}/v1/jobs/{decided.job_id}"}
     return reply(occurrence_document(decided), status=201 if decided.why is None else 200, headers=headers)
 
@@ -170,6 +173,7 @@ async def _shown(name: str, services: HttpServices, identity: Identity) -> Respo
     return reply(await services.schedules.find(name, with_payload=identity.may(Scope.PAYLOAD_READ)))
 
 
-async def _no_body(request: Request, services: HttpServices) -> None:
+async def _reason(request: Request, services: HttpServices) -> str | None:
     refuse_request_key(request)
-    (await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)).parse(NoBody)
+    sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
+    return sent.parse(ReasonBody).reason

@@ -14,7 +14,7 @@ from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..problems import FIX_DETAIL
 from ..replies import reply
-from ..requests import NoBody
+from ..requests_actions import ReasonBody
 from ..services import Services
 
 router = APIRouter(tags=["workers"])
@@ -64,15 +64,16 @@ async def list_workers(services: Services, _identity: Reader) -> Response:
         202: answer(Worker, "It was asked; it begins at its next renewal.", _EXAMPLE | _ASKED),
         **problems(404, 409, has_body=True),
     },
-    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "its node goes"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def drain_worker(request: Request, worker_id: str, services: Services, identity: Operator) -> Response:
     """Ask the worker to drain, wherever it runs; its whole process leaves with it, as after SIGTERM."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    sent.parse(NoBody)
+    reason = sent.parse(ReasonBody).reason
     try:
-        view = await services.fleet.drain(worker_id, by=identity.name)
+        view = await services.fleet.drain(worker_id, by=identity.name, reason=reason)
     except DriverUnavailable as error:
         raise DriverUnavailable(error.cause, fix=ASK_ITSELF, **{FIX_DETAIL: ASK_ITSELF}) from error
     return reply(worker_document(view), status=202)

@@ -1,0 +1,46 @@
+"""If-Match: what a caller says the job still is, for actions that must not meet another one than was looked at.
+
+Strong comparison (RFC 9110): a weak tag matches nothing. The part of an entity tag that is about progress is left out:
+it changes while a body runs, and then nothing can be changed anyway.
+"""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import Request
+
+from ..domain.errors import PreconditionRequired, RequestInvalid
+
+_TAG = re.compile(r'(W/)?"([!#-~\x80-\xff]*)"')
+
+
+def versions_asked(request: Request, *, is_needed: bool) -> frozenset[str] | None:
+    """Give the versions that If-Match names; None for any: it is `*`, or is not needed and not there.
+
+    Raises:
+        PreconditionRequired: it is needed and not there.
+        RequestInvalid: it holds something else than entity tags.
+    """
+    lines = request.headers.getlist("if-match")
+    if not lines:
+        if is_needed:
+            raise PreconditionRequired(
+                "a job is only changed as it was seen", fix="GET it, and send the ETag it came with in If-Match"
+            )
+        return None
+    text = ",".join(lines).strip()
+    if text == "*":
+        return None
+    found = []
+    for part in text.split(","):
+        tag = _TAG.fullmatch(part.strip())
+        if tag is None:
+            raise RequestInvalid(
+                "If-Match holds something else than entity tags",
+                fix='send the ETag as it was given, quotes included: If-Match: "9f2c1e0ab34d5566"',
+                errors=[{"in": "header", "pointer": "/If-Match", "detail": "must be entity tags, or `*`"}],
+            )
+        if tag[1] is None:
+            found.append(tag[2].partition(".")[0])
+    return frozenset(found)
