@@ -19,7 +19,7 @@ VALUES = st.recursive(
 )
 FIELDS = st.sampled_from([
     "queue", "priority", "run_at", "delay_ms", "max_attempts", "timeout_ms", "idempotency_key", "on_conflict",
-    "dedupe_for_ms", "tags", "meta", "parent_id", "callback", "reason", "mode", "from_step",
+    "dedupe_for_ms", "tags", "meta", "parent_id", "callback", "reason", "mode", "from_step", "input_patch",
 ])  # fmt: skip
 BODIES = st.one_of(
     st.binary(max_size=60),
@@ -33,18 +33,18 @@ BODIES = st.one_of(
 SEGMENT = st.binary(max_size=10).map(quote_from_bytes)
 PATHS = st.builds(
     lambda base, segment, end: f"{base}/{segment}{end}",
-    st.sampled_from(["/v1/jobs", "/v1/queues", "/v1/job-types", "/v1", "/problems", ""]),
+    st.sampled_from(["/v1/jobs", "/v1/queues", "/v1/job-types", "/v1/audit", "/v1", "/problems", ""]),
     SEGMENT,
-    st.sampled_from(["", "/attempts", "/result", "/cancel", "/retry", "/pause", "/resume"]),
+    st.sampled_from(["", "/attempts", "/result", "/cancel", "/retry", "/run-now", "/duplicate", "/pause", "/resume"]),
 )
 QUERIES = st.lists(
-    st.tuples(st.sampled_from(["state", "name", "queue", "tenant", "limit", "cursor", "sort", "x"]) | SEGMENT, SEGMENT),
+    st.tuples(st.sampled_from(["state", "name", "queue", "tenant", "limit", "cursor", "sort", "x", "actor", "reason"]) | SEGMENT, SEGMENT),
     max_size=3,
 ).map(lambda pairs: "&".join(f"{name}={value}" for name, value in pairs))
 HEADERS = st.lists(
     st.tuples(
         st.sampled_from([
-            b"prefer", b"traceparent", b"if-none-match", b"x-request-id", b"content-type", b"content-encoding",
+            b"prefer", b"traceparent", b"if-none-match", b"if-match", b"x-request-id", b"content-type", b"content-encoding",
             b"origin", b"authorization", b"content-length", b"accept",
         ]),
         st.binary(max_size=20),
@@ -52,7 +52,7 @@ HEADERS = st.lists(
     max_size=2,
 )  # fmt: skip
 REQUESTS = st.tuples(
-    st.sampled_from(["GET", "POST", "POST", "PUT", "DELETE", "HEAD"]),
+    st.sampled_from(["GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD"]),
     st.sampled_from(["/v1/jobs", "/v1/jobs"]) | PATHS,
     QUERIES,
     BODIES,
