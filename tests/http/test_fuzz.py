@@ -38,7 +38,11 @@ PATHS = st.builds(
     st.sampled_from(["", "/attempts", "/result", "/cancel", "/retry", "/run-now", "/duplicate", "/pause", "/resume"]),
 )
 QUERIES = st.lists(
-    st.tuples(st.sampled_from(["state", "name", "queue", "tenant", "limit", "cursor", "sort", "x", "actor", "reason"]) | SEGMENT, SEGMENT),
+    st.tuples(
+        st.sampled_from(["state", "name", "queue", "tenant", "limit", "cursor", "sort", "x", "actor", "reason"])
+        | SEGMENT,
+        SEGMENT,
+    ),
     max_size=3,
 ).map(lambda pairs: "&".join(f"{name}={value}" for name, value in pairs))
 HEADERS = st.lists(

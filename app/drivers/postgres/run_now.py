@@ -44,7 +44,8 @@ w as materialized (
 d as (
   update outlast.wait w set due_at = least(w.due_at, outlast.clock())
   where w.job_id = (select id from e) and w.name = any(array(select name from w)) returning w.name)
-select (select count(*) from r) as moved, (select count(*) from d) as ended, t.state
+select (select count(*) from r) as moved, (select count(*) from d) as ended, t.state,
+  exists (select from outlast.wait w where w.job_id = e.id and w.kind = {KIND_CODES[StepKind.SLEEP]}) as sleeps
 from e left join lateral ({TOKEN}) t on true"""  # noqa: S608  fragments of our own
 
 _NOTHING_TO_DO = {State.READY: RunNowVerdict.ALREADY_READY, State.RUNNING: RunNowVerdict.ALREADY_RUNNING}
@@ -70,8 +71,9 @@ async def run_now(
         if verdict is not None:
             await _tell(db, verdict)
             return verdict
-        # Delayed, and yet not moved: somebody else moved it, and by this statement's snapshot it still is.
-        if found["state"] not in {None, State.DELAYED}:
+        # Delayed or asleep, and yet not moved: somebody else moved it, and by this statement's snapshot it still is.
+        is_moving = found["state"] in {None, State.DELAYED} or (found["state"] == State.SUSPENDED and found["sleeps"])
+        if not is_moving:
             raise cannot_run_now(job_id, State(found["state"]))
     raise no_token(job_id)
 
