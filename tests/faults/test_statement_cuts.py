@@ -24,6 +24,7 @@ from app.drivers.schedules import ScheduleStore
 from app.outbox import passes
 from tests.conformance.runs import new_event
 from tests.faults.cuts import (
+    actions,
     ends,
     enqueue,
     heart,
@@ -61,6 +62,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "purges": purges.PURGES,
     "schedules": schedules.OPERATIONS,
     "queues": queues.OPERATIONS,
+    "actions": actions.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -79,13 +81,14 @@ _CELLS = {
     "purges": 72,
     "schedules": 100,
     "queues": 60,
+    "actions": 260,
 }
-_MODULES = (ends, enqueue, heart, outbox, purges, queues, repairs, runs, schedules, settle, upkeep, waits, worker)
+_MODULES = (actions, ends, enqueue, heart, outbox, purges, queues, repairs, runs, schedules, settle, upkeep, waits, worker)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
-    *("attempts", "close", "count_over", "count_table", "database_time", "dead_letters", "describe", "drains"),
-    *("due", "events", "find", "finished_among", "forwarded", "heard", "history", "job_types", "list"),
-    *("listen", "now", "open", "open_heartbeat", "ping", "queue_facts", "queues", "run", "schedules"),
+    *("attempts", "audit", "close", "count_over", "count_table", "database_time", "dead_letters", "describe"),
+    *("drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history", "job_types"),
+    *("list", "listen", "now", "open", "open_heartbeat", "ping", "queue_facts", "queues", "run", "schedules"),
     *("situation", "stage_now", "standings", "stats", "until_finished", "view", "vitals", "workers"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)

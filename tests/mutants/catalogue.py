@@ -3,11 +3,13 @@
 Each file's mutants are judged by the tests named with it, the likeliest to notice first. Here are the statements of a
 job's way through a worker and the low-water mark; `catalogue_beside` has the others,
 `catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps,
-`catalogue_schedules` those of schedules, `catalogue_purge` those of purges.
+`catalogue_schedules` those of schedules, `catalogue_purge` those of purges,
+`catalogue_actions` those of operators.
 """
 
 from __future__ import annotations
 
+from tests.mutants.catalogue_actions import ACTIONS
 from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_looks import LOOKS
 from tests.mutants.catalogue_outbox import OUTBOX
@@ -317,5 +319,6 @@ TARGETS = (
     *RUNS,
     *SCHEDULES,
     *PURGES,
+    *ACTIONS,
 )
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

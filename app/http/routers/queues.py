@@ -73,12 +73,13 @@ async def get_queue(name: str, services: Services, _identity: Reader) -> Respons
     responses={200: answer(Queue, "The queue, limited so.", _EXAMPLE), **problems(has_body=True)},
     openapi_extra=body(QueuePatch, _LIMITS, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def update_queue(request: Request, name: str, services: Services, _identity: Operator) -> Response:
+async def update_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Set how many jobs of a queue may run, and how many it takes in. What is left out stays; null is no limit."""
     refuse_request_key(request)
     sent = (await read_body(request, payload_max_bytes=services.payload_max_bytes)).parse(QueuePatch)
     given = {field: getattr(sent, field) for field in sent.model_fields_set}
-    return reply(queue_document(await services.queues.limit(name, QueueChange(**given))))
+    queue = await services.queues.limit(name, QueueChange(**given), by=identity.name)
+    return reply(queue_document(queue))
 
 
 @router.post(
