@@ -15,6 +15,7 @@ from ..domain.errors import RequestInvalid
 from ..domain.queue import KEEP, QueueChange, Setting
 from ..domain.snapshot import QueueView
 from ..domain.state import State
+from .acting import Reason, actor
 from .durations import instant, span
 from .jobs_print import print_rows, safe
 from .report import say
@@ -27,7 +28,6 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Name = Annotated[str, typer.Argument(help="The queue's name.")]
 _COLUMNS = ("name", "ready", "delayed", "running", "oldest", "state")
 _NONE = "none"
-_ACTOR = "cli"
 
 
 @queues.command("list")
@@ -57,14 +57,14 @@ def pause(
     """Stop workers from taking jobs of a queue; running ones go on. A pause shortens none that stands already."""
     lasts = None if until is None else span(until)
     ends = None if until is None or lasts is not None else instant(until, flag="--until")
-    queue = with_queues(db, lambda control: control.pause(name, by=_ACTOR, reason=reason, until=ends, lasts=lasts))
+    queue = with_queues(db, lambda control: control.pause(name, by=actor(), reason=reason, until=ends, lasts=lasts))
     _tell(queue, as_json=as_json)
 
 
 @queues.command("resume")
-def resume(name: _Name, *, as_json: _Json = False, db: _Db = None) -> None:
+def resume(name: _Name, *, reason: Reason = None, as_json: _Json = False, db: _Db = None) -> None:
     """Let workers take jobs of a queue again."""
-    _tell(with_queues(db, lambda control: control.resume(name)), as_json=as_json)
+    _tell(with_queues(db, lambda control: control.resume(name, by=actor(), reason=reason)), as_json=as_json)
 
 
 @queues.command("set")
@@ -77,6 +77,7 @@ def set_limits(
     max_depth: Annotated[
         str | None, typer.Option(help="How many ready and delayed jobs it takes in, or `none`.")
     ] = None,
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
@@ -86,7 +87,7 @@ def set_limits(
     change = QueueChange(
         concurrency=_setting(concurrency, flag="--concurrency"), max_depth=_setting(max_depth, flag="--max-depth")
     )
-    _tell(with_queues(db, lambda control: control.limit(name, change)), as_json=as_json)
+    _tell(with_queues(db, lambda control: control.limit(name, change, by=actor(), reason=reason)), as_json=as_json)
 
 
 def _setting(text: str | None, *, flag: str) -> Setting:

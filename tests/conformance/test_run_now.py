@@ -13,7 +13,7 @@ from app.domain.outcome import Held, Interrupted, Retried, Snoozed
 from app.domain.state import State
 from app.domain.step import StepKind
 from tests.conformance.endings import Ending, every_ending
-from tests.conformance.runs import HOUR, a_call, a_child, a_sleep, an_event, enlist, suspend, suspended
+from tests.conformance.runs import HOUR, a_call, a_child, a_sleep, an_event, emit, enlist, suspend, suspended
 from tests.support.audit import an_entry, details_of, outcomes, rows_of
 from tests.support.drivers import ERROR, DriverEnv, new_id
 
@@ -106,6 +106,15 @@ async def test_only_the_sleeps_of_a_run_end(env: DriverEnv) -> None:
     assert sorted(step.name for step in history.steps) == ["nap", "rest"]
     assert [wait.name for wait in history.waits] == ["approval"]
     assert (await env.describe(held.token.job_id)).state is State.READY
+
+
+async def test_a_sleep_beside_which_a_run_goes_on_is_left_alone(env: DriverEnv) -> None:
+    held = await suspended(env, a_sleep(), an_event("approval", 1))
+    await emit(env)
+    assert await env.driver.run_now(held.token.job_id) is RunNowVerdict.ALREADY_READY
+    history = await env.driver.history(held.token.job_id, held.run_id)
+    assert ([step.name for step in history.steps], [wait.name for wait in history.waits]) == (["approval"], ["nap"])
+    assert history.waits[0].due_at == env.now() + HOUR
 
 
 async def test_a_run_that_sleeps_not_is_left_alone(env: DriverEnv) -> None:

@@ -24,10 +24,6 @@ ACTIONS = (
                 "of a suspended run",
                 " s where s.job_id = w.job_id)",
                 " s where true)",
-                equivalent=(
-                    "only a suspended run has sleeps that are not due, or runs, and a running one's are recorded at its"
-                    " next suspension as they are"
-                ),
             ),
             Mutant("locks the sleeps", "order by w.name for update of w),", "order by w.name),"),
             Mutant("looks again while it sleeps", ' and found["sleeps"])', ' and not found["sleeps"])'),
