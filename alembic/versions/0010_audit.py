@@ -10,7 +10,7 @@ import re
 from alembic import context, op
 
 revision = "0010"
-down_revision = "0007"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

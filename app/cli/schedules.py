@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..domain.errors import RequestInvalid, ScheduleInvalid
+from ..domain.errors import ScheduleInvalid
 from .acting import Reason, actor
 from .durations import instant
 from .jobs_print import print_rows, safe

@@ -22,8 +22,8 @@ from .framework import lead_elsewhere, translate_http_exception, translate_valid
 from .openapi import render_document
 from .routers import (
     actions,
-    dead_letters,
     audit,
+    dead_letters,
     deploys,
     doctor,
     drain,

@@ -194,6 +194,7 @@ async def test_every_filter_narrows(env: DriverEnv) -> None:
         ({"target": "sms"}, [bobs]),
         ({"target": "sms", "actor": "alice"}, []),
         ({"since": began + timedelta(seconds=1)}, [schedules, bobs]),
+        ({"since": env.now()}, [schedules, bobs]),
         ({"since": env.now(), "until": env.now()}, []),
     ]
     for fields, expected in filters:
@@ -212,11 +213,11 @@ async def test_a_tenant_sees_its_own_rows_and_those_of_nobody_alone(env: DriverE
 
 
 async def test_old_rows_are_trimmed_oldest_first(env: DriverEnv) -> None:
-    for _ in range(3):
-        await _kept(env, target_kind=Target.QUEUE)
+    old = [await _kept(env, target_kind=Target.QUEUE) for _ in range(3)]
     await env.advance(2 * HOUR)
     young = await _kept(env, target_kind=Target.QUEUE)
     assert await env.driver.trim_audit(HOUR, 2) == 2
+    assert [row.id for row in (await env.driver.audit(AuditQuery())).items] == [young.id, old[2].id]
     assert await env.driver.trim_audit(HOUR, 2) == 1
     assert await env.driver.trim_audit(HOUR, 2) == 0
     (row,) = (await env.driver.audit(AuditQuery())).items

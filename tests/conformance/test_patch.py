@@ -58,6 +58,12 @@ async def test_the_same_priority_changes_no_place(env: DriverEnv) -> None:
     assert await _order(env) == [first, second]
 
 
+async def test_the_same_priority_beside_a_change_changes_no_place(env: DriverEnv) -> None:
+    first, second = await env.enqueue(), await env.enqueue()
+    await _patch(env, first, priority=5, tags=("a",))
+    assert await _order(env) == [first, second]
+
+
 async def test_resumed_work_stays_before_new_work_of_its_new_priority(env: DriverEnv) -> None:
     token = (await env.running()).token
     await env.close_attempt(token, Interrupted(cause="drain"))
@@ -151,6 +157,15 @@ async def test_a_time_that_has_passed_makes_a_delayed_job_ready(env: DriverEnv) 
     await _patch(env, job_id, run_at=env.now() - MINUTE, priority=1)
     assert (await env.describe(job_id)).state is State.READY
     assert await _order(env) == [job_id, other]
+
+
+async def test_the_time_it_has_leaves_a_job_that_is_due_to_its_promote(env: DriverEnv) -> None:
+    job_id = await env.enqueue(delay=MINUTE)
+    due = env.now() + MINUTE
+    await env.advance(2 * MINUTE)
+    await _patch(env, job_id, run_at=due)
+    assert (await env.describe(job_id)).state is State.DELAYED
+    assert await outcomes(env.driver, job_id) == [("job.update", "unchanged")]
 
 
 async def test_a_ready_job_is_given_a_time_to_come(env: DriverEnv) -> None:

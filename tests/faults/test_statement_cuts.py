@@ -83,7 +83,22 @@ _CELLS = {
     "queues": 60,
     "actions": 260,
 }
-_MODULES = (actions, ends, enqueue, heart, outbox, purges, queues, repairs, runs, schedules, settle, upkeep, waits, worker)
+_MODULES = (
+    actions,
+    ends,
+    enqueue,
+    heart,
+    outbox,
+    purges,
+    queues,
+    repairs,
+    runs,
+    schedules,
+    settle,
+    upkeep,
+    waits,
+    worker,
+)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "audit", "close", "count_over", "count_table", "database_time", "dead_letters", "describe"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from app.domain.job import JobId
 from app.domain.outcome import CancelVerdict, Held
 from app.domain.state import State
 from tests.conformance.runs import a_sleep, suspended
-from tests.postgres.arena import Arena, Seat
+from tests.postgres.arena import Arena, Seat, Started
 from tests.support.audit import an_entry, outcomes
 
 pytestmark = pytest.mark.postgres
@@ -125,6 +126,22 @@ async def test_a_patch_behind_a_promote_finds_the_job_ready(arena: Arena) -> Non
     await patching.result()
     view = await arena.describe(job_id)
     assert (view.state, view.run_at) == (State.DELAYED, later)
+
+
+async def test_a_patch_behind_a_promote_holds_the_job_where_it_is_now(arena: Arena) -> None:
+    """It changes nothing of the token, and nobody takes that from under it all the same."""
+    job_id = await arena.enqueue(delay=MINUTE)
+    await arena.advance(2 * MINUTE)
+    worker = await arena.register()
+    async with arena.holding() as promoter, arena.holding() as operator:
+        assert await promoter.driver.promote() == 1
+        patching = Started(arena, operator, asyncio.create_task(_patch(operator, job_id, tags=("a",))))
+        await patching.is_blocked_by(promoter)
+        await promoter.commit()
+        await patching.result()
+        assert await arena.at_once(lambda seat: seat.claim(worker)) == ()
+        await operator.commit()
+    assert (await arena.claim_one(worker)).tags == ("a",)
 
 
 @pytest.mark.parametrize("delay", [None, MINUTE], ids=["ready", "delayed"])

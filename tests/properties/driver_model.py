@@ -15,6 +15,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from app.domain.edit import DELETABLE
 from app.domain.event import NewEvent
 from app.domain.job import ClaimToken, JobId, NewJob, WorkerId
 from app.domain.outcome import (
@@ -31,7 +32,7 @@ from app.domain.outcome import (
     Suspended,
 )
 from app.domain.snapshot import JobView
-from app.domain.state import LIVE, TERMINAL, DeadReason, State, is_legal
+from app.domain.state import LIVE, DeadReason, State, is_legal
 from app.domain.step import NewStep, NewWait, Place, RunHistory, StepKind
 from app.drivers.protocol import ClaimRequest, QueueShare
 from tests.support.drivers import PostgresEnv
@@ -149,7 +150,7 @@ class DriverModel(RuleBasedStateMachine):
             source = None if before is None else before.state
             assert source is view.state or is_legal(source, view.state)
             assert before is None or before.counters.claim_no <= view.counters.claim_no
-        assert all(self.views[job_id].state in TERMINAL for job_id in self.views.keys() - views.keys())
+        assert all(self.views[job_id].state in DELETABLE for job_id in self.views.keys() - views.keys())
         holders = Counter((v.name, v.tenant, v.key) for v in views.values() if v.key is not None and v.state in LIVE)
         assert all(count == 1 for count in holders.values())
         self.views = views

@@ -21,6 +21,7 @@ from app.domain.outcome import (
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import LIVE, TERMINAL, State
 from app.drivers.protocol import PurgeQuery
+from tests.properties.action_rules import ActionRules
 from tests.properties.driver_model import (
     HOUR,
     MINUTE,
@@ -40,7 +41,7 @@ from tests.support.drivers import new_worker, postgres_env, with_token
 from tests.support.twins import START
 
 
-class DriverMachine(ExplainRules):
+class DriverMachine(ExplainRules, ActionRules):
     """Commands in any order."""
 
     # --- producers

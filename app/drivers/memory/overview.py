@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ...domain.audit import UNCHANGED, AuditEntry
+from ...domain.job import JobId
 from ...domain.snapshot import JobTypeDoc, QueueView, Stats, WorkerView
 from ...domain.state import State
 from .audit import keep
@@ -61,15 +62,23 @@ def _keep(store: Store, audit: AuditEntry | None, now: datetime, *, is_change: b
 
 def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:
     depths: defaultdict[str, Counter[State]] = defaultdict(Counter)
-    oldest: dict[str, datetime] = {}
-    for job_id, token in store.tokens.items():
-        queue = store.queue_of(job_id)
-        depths[queue][store.state(job_id)] += 1
-        if isinstance(token, Ready):
-            oldest[queue] = min(token.since, oldest.get(queue, now))
+    for job_id in store.tokens:
+        depths[store.queue_of(job_id)][store.state(job_id)] += 1
     paused = {queue for queue in store.pauses if store.pause_of(queue, now) is not None}
     names = sorted({*depths, *paused, *store.concurrency, *store.max_depth})
-    return tuple(_queue_view(store, name, depths[name], oldest.get(name), now) for name in names)
+    return tuple(_queue_view(store, name, depths[name], _oldest(store, name), now) for name in names)
+
+
+def _oldest(store: Store, queue: str) -> datetime | None:
+    """Give since when the oldest of a queue is ready: of each rank the first in line, which is the oldest there.
+
+    Behind it a job may be older that was given this priority later.
+    """
+    firsts: dict[int, JobId] = {}
+    for rank, _, job_id in store.queue(queue):
+        firsts.setdefault(rank, job_id)
+    tokens = (store.tokens[job_id] for job_id in firsts.values())
+    return min((token.since for token in tokens if isinstance(token, Ready)), default=None)
 
 
 def _queue_view(store: Store, name: str, depth: Counter[State], oldest: datetime | None, now: datetime) -> QueueView:

@@ -12,7 +12,7 @@ from ..body import read_body, read_optional_body, refuse_request_key
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..replies import reply
-from ..requests import NoBody, PauseBody, QueuePatch, QueuePauseBody
+from ..requests import QueuePatch, QueuePauseBody
 from ..requests_actions import ReasonBody
 from ..services import Services
 
