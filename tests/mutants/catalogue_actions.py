@@ -21,9 +21,7 @@ ACTIONS = (
             Mutant("its time is now", " and run_at > outlast.clock())", " and run_at is null)"),
             Mutant("sleeps alone", " and w.kind = {KIND_CODES[StepKind.SLEEP]}\n    and exists", "\n    and exists"),
             Mutant(
-                "of a suspended run",
-                " s where s.job_id = w.job_id)",
-                " s where true)",
+                "of a suspended run", "\n    and exists (select from outlast.suspended s where s.job_id = w.job_id)"
             ),
             Mutant("locks the sleeps", "order by w.name for update of w),", "order by w.name),"),
             Mutant("looks again while it sleeps", ' and found["sleeps"])', ' and not found["sleeps"])'),

@@ -170,10 +170,16 @@ async def test_a_run_now_behind_a_cancel_of_a_sleeping_run_is_refused(arena: Are
 async def test_a_run_now_locks_the_sleeps_of_a_run_in_the_order_of_their_names(arena: Arena) -> None:
     """As a cancel does; in the order in which they lie, each of the two might have what the other waits for."""
     held = await suspended(arena, a_sleep("b"), a_sleep("a", 1))
+    await arena.fetch("update outlast.wait set due_at = due_at where name = 'a'")  # it lies behind the other now
+
+    async def run_now(seat: Seat) -> RunNowVerdict:
+        await seat.connection.execute("set enable_indexscan = off; set enable_seqscan = on")
+        return await _run_now(seat, held.token.job_id)
+
     lock = "select from outlast.wait where job_id = $1 and name = $2 for update nowait"
     async with arena.holding() as gate, arena.holding() as other:
         await gate.connection.execute(lock, held.token.job_id, "a")
-        running = await arena.start(lambda seat: _run_now(seat, held.token.job_id))
+        running = await arena.start(run_now)
         await running.is_blocked_by(gate)
         await other.connection.execute(lock, held.token.job_id, "b")
         await other.rollback()
