@@ -9,11 +9,13 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import asyncpg
 
+from app.domain.audit import Action
+from app.domain.edit import JobPatch
 from app.domain.errors import DriverUnavailable, JobDuplicate, JobNotFound, JobStateConflict
 from app.domain.event import NewEvent
 from app.domain.job import ClaimedJob, JobId, WorkerId
@@ -37,6 +39,7 @@ from app.drivers.postgres.sqlstate import Contended
 from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
 from tests.conformance.runs import a_sleep, a_step, an_event, new_event
 from tests.postgres.arena import Arena, Seat
+from tests.support.audit import an_entry
 from tests.support.drivers import ERROR, NAME, QUEUE, new_worker
 
 T = TypeVar("T")
@@ -72,6 +75,7 @@ class Books:
         self.calls: Counter[str] = Counter()
         self.deadlocks = 0
         self.jobs: list[JobId] = []
+        self.deleted: set[JobId] = set()  # or asked to be
 
 
 class Actor:
@@ -132,7 +136,7 @@ class Actor:
             await self._leave(worker)
 
     async def operate(self, stop: asyncio.Event) -> None:
-        """Cancel and retry at random, now and then what was claimed a moment ago."""
+        """Cancel, retry, change and delete at random, now and then what was claimed a moment ago."""
         while not stop.is_set():
             lately = list(self.books.claims)[-20:]
             if self.random.random() < 0.2 and lately:
@@ -142,6 +146,8 @@ class Actor:
             elif self.random.random() < 0.3:
                 event = new_event(key=str(self.random.randint(0, EVENT_KEYS - 1)))
                 await self._emit(event)
+            elif self.random.random() < 0.4:
+                await self._edit(self.random.choice(self.jobs))
             else:
                 await self._retry(self.random.choice(self.jobs))
 
@@ -178,6 +184,23 @@ class Actor:
 
     async def _emit(self, event: NewEvent) -> None:
         await self.call(lambda seat: seat.driver.emit(event))
+
+    async def _edit(self, job_id: JobId) -> None:
+        match self.random.choice(("run now", "patch", "patch", "delete")):
+            case "run now":
+                audit = an_entry(Action.JOB_RUN_NOW, job_id)
+                await self.call(lambda seat: seat.driver.run_now(job_id, audit=audit))
+            case "patch":
+                later = datetime.now(UTC) + timedelta(milliseconds=self.random.randint(-500, 500))
+                patch = JobPatch(
+                    priority=self.random.choice((None, 0, 5, 9)), run_at=self.random.choice((None, later)), tags=("a",)
+                )
+                audit = an_entry(Action.JOB_UPDATE, job_id)
+                await self.call(lambda seat: seat.driver.patch(job_id, patch, audit=audit))
+            case "delete":
+                audit = an_entry(Action.JOB_DELETE, job_id)
+                self.books.deleted.add(job_id)
+                await self.call(lambda seat: seat.driver.delete(job_id, audit=audit))
 
     async def _retry(self, job_id: JobId) -> None:
         await self.call(lambda seat: seat.driver.retry(job_id))

@@ -107,7 +107,7 @@ async def _balance(arena: Arena, books: Books) -> None:
     purged = jobs - kept
     assert purged, "some were purged"
     assert kept <= jobs
-    assert purged <= books.claims.keys(), "only what somebody had can have been done"
+    assert purged <= books.claims.keys() | books.deleted, "only what somebody had can have been done"
     live = "select count(*) from outlast.{}"
     places = ("ready", "waiting", "running", "suspended", "held", "live_key")
     assert [await one(live.format(name)) for name in places] == [0] * 6
@@ -122,6 +122,10 @@ async def _balance(arena: Arena, books: Books) -> None:
     for of_job in books.claims.values():
         numbers = [of_job[fence] for fence in sorted(of_job)]
         assert numbers == sorted(set(numbers))
+    # An operator's action is done and on record, or neither.
+    on_record = {row[0] for row in await arena.fetch("select target from outlast.audit where action = 'job.delete'")}
+    assert on_record <= {str(job_id) for job_id in purged & books.deleted}
+    assert on_record, "some were deleted"
     # The counters tell what the ledger tells.
     wrong = """
       select count(*) from outlast.finished f where f.interrupts <> (
