@@ -214,7 +214,6 @@ def build_services(
         runs=RunControl(driver=driver, jobs=jobs, streams=streams),
         events=EventControl(driver, limits=build_admission(settings).limits),
         queues=QueueControl(driver),
-        outbox=OutboxControl(outbox),
         purge=PurgeControl(driver),
         outbox=OutboxControl(outbox, driver=driver),
         audit=AuditControl(driver),

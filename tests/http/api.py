@@ -100,7 +100,6 @@ class Api:
                 "runs": RunControl(driver=env.driver, jobs=jobs, streams=self.streams),
                 "events": EventControl(env.driver),
                 "queues": QueueControl(env.driver),
-                "outbox": OutboxControl(outbox_of(env.driver)),
                 "purge": PurgeControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
                 "audit": AuditControl(env.driver),
