@@ -29,6 +29,7 @@ STATEMENTS = (
       target_kind text not null, target text, reason text, outcome text not null, details text not null)""",
     "create index audit_target on outlast.audit(target, seq)",
     "create index audit_actor on outlast.audit(actor, seq)",
+    'create index audit_at on outlast.audit("at")',
 )
 
 

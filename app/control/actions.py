@@ -80,12 +80,7 @@ class JobActions(ABC):
             NotFound: its run has not recorded the step.
             RequestInvalid: a step was named for a run that is to begin anew.
         """
-        if mode is RetryMode.FRESH and from_step is not None:
-            raise RequestInvalid(
-                "a fresh run has no step to begin from",
-                fix="leave `from_step` out to begin anew, or the mode to go on from before the step",
-                pointer="/from_step",
-            )
+        mode.refuse_step(from_step)
         audit = on_job(by, Action.JOB_RETRY, job_id, mode=mode.value, from_step=from_step)
 
         async def retry() -> None:

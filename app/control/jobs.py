@@ -133,37 +133,6 @@ class JobControl(JobActions):
         await self.describe(job_id, tenant=tenant)
         return await self._driver.attempts(job_id)
 
-    async def cancel(self, job_id: JobId, *, reason: str, tenant: str | None) -> tuple[CancelVerdict, JobView]:
-        """End a job for good and give what the cancel found, with the job after it. Repeating it is safe.
-
-        Raises:
-            JobNotFound: there is none to be seen.
-        """
-
-        async def cancel() -> CancelVerdict:
-            return await self._driver.cancel(job_id, reason=reason, tenant=tenant)
-
-        verdict = await self.on(job_id, tenant, cancel)
-        return verdict, await self.describe(job_id, tenant=tenant)
-
-    async def retry(
-        self, job_id: JobId, *, mode: RetryMode = RetryMode.RESUME, from_step: str | None = None, tenant: str | None
-    ) -> JobView:
-        """Make a dead, cancelled or held job ready again with fresh budgets, and give it.
-
-        Its run goes on from what is recorded, or from before `from_step`, or is begun anew.
-
-        Raises:
-            JobNotFound: there is none to be seen.
-            JobStateConflict: it is in another state, or held and its run was to go on as it is.
-            JobDuplicate: its key is taken by now.
-            NotFound: its run has not recorded the step.
-            RequestInvalid: a step was named for a run that is to begin anew.
-        """
-        mode.refuse_step(from_step)
-        await self.on(job_id, tenant, lambda: self._driver.retry(job_id, mode=mode, from_step=from_step, tenant=tenant))
-        return await self.describe(job_id, tenant=tenant)
-
     async def on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """Do something with one job; where there is none, say why: the id may be one that was given out at staging.
 

@@ -126,7 +126,9 @@ ACTIONS = (
             Mutant(
                 "trim: age", "where at < outlast.clock() - $1::interval order", "where $1::interval is not null order"
             ),
-            Mutant("trim: the oldest", "order by seq limit $2\n  for", "order by seq desc limit $2\n  for"),
+            Mutant(
+                "trim: the oldest", "order by at, seq limit $2\n  for", "order by at desc, seq desc limit $2\n  for"
+            ),
         ),
     ),
 )

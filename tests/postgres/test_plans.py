@@ -82,7 +82,7 @@ HOT = {
 CLAIMS = [verb for verb in HOT if "claim" in verb]
 # `queue` has a row per queue with a setting and `worker` one per process; the rest grows with the work.
 GROWING = {"job", "ready", "waiting", "running", "held", "finished", "live_key", "source", "attempt", "expiry"}
-GROWING |= {"step", "wait", "suspended", "event", "progress", "run_line"}
+GROWING |= {"step", "wait", "suspended", "event", "progress", "run_line", "audit"}
 
 # What runs in the whole fleet is little, and this is asked once in a lease.
 READ_WHOLE = {"reconcile": {"running"}, "due": {"running"}, "events": {"event"}}

@@ -7,7 +7,22 @@ from typing import Any
 import pytest
 
 from app.domain.retention import Chore
-from app.drivers.postgres import describe, due, expire, explain, listing, purge, purge_chores, reap, retry
+from app.drivers.postgres import (
+    audit,
+    delete,
+    describe,
+    due,
+    expire,
+    explain,
+    held_still,
+    listing,
+    patch,
+    purge,
+    purge_chores,
+    reap,
+    retry,
+    run_now,
+)
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -33,6 +48,17 @@ BESIDE = {
     "done jobs": listing._PAGE.replace("<candidates>", listing._ENDED),
     "dead jobs": listing._PAGE.replace("<candidates>", listing._ENDED_BADLY),
     "dead letters": listing._DEAD,
+    "run now": run_now._RUN_NOW,
+    "a job held still": held_still._LOCK,
+    "patch: another priority": patch._RERANK_READY,
+    "patch: a time for a ready job": patch._TO_WAITING,
+    "patch: no time for a delayed job": patch._TO_READY,
+    "patch: another time": patch._RESCHEDULE,
+    "delete": delete._DELETE,
+    "audit": audit._EVERY,
+    "audit of a target": audit._OF_TARGET,
+    "audit of an actor": audit._OF_ACTOR,
+    "audit: trim": audit._TRIM,
 }
 # Read from end to end on purpose: what runs in the whole fleet is little.
 SWEEP = {"running"}

@@ -48,7 +48,7 @@ _OF_ACTOR = _PAGE.format(narrowed="and a.actor = $4")
 
 _TRIM = """
 delete from outlast.audit where seq = any(array(
-  select seq from outlast.audit where at < outlast.clock() - $1::interval order by seq limit $2
+  select seq from outlast.audit where at < outlast.clock() - $1::interval order by at, seq limit $2
   for update skip locked))"""
 
 
