@@ -15,7 +15,6 @@ from typing import TypeVar
 from ..domain.errors import Forbidden, JobNotFound, JobUnknown
 from ..domain.explain import explain
 from ..domain.job import Enqueued, JobId, NewJob
-from ..domain.outcome import CancelVerdict
 from ..domain.reason import Explanation, Situation
 from ..domain.snapshot import AttemptView, JobPage, JobView
 from ..domain.state import TERMINAL

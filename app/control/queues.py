@@ -7,7 +7,6 @@ Called by the HTTP routes and the command line.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
@@ -55,9 +54,8 @@ class QueueControl:
             until = now + lasts if until is None and lasts is not None else until
             if until is not None and until <= now:
                 raise _in_the_past(until, now)
-        audit = _entry(Action.QUEUE_PAUSE, name, by=by, reason=reason)
-        if until is not None:
-            audit = replace(audit, details={"until": until.isoformat()})
+        ends = None if until is None else until.isoformat()
+        audit = _entry(Action.QUEUE_PAUSE, name, by=by, reason=reason, until=ends)
         await self._driver.pause_queue(name, by=by, reason=reason, until=until, audit=audit)
         return await self._after_change(name)
 
@@ -76,10 +74,10 @@ class QueueControl:
         _check_name(name)
         _check_limit("concurrency", change.concurrency, least=1)
         _check_limit("max_depth", change.max_depth, least=0)
-        audit = _entry(Action.QUEUE_UPDATE, name, by=by, reason=reason)
-        settings = {"concurrency": change.concurrency, "max_depth": change.max_depth}
-        details = {key: setting for key, setting in settings.items() if setting is not KEEP}
-        await self._driver.set_queue(name, change, audit=replace(audit, details=details))
+        limits = {"concurrency": change.concurrency, "max_depth": change.max_depth}
+        details = {what: "none" if limit is None else limit for what, limit in limits.items() if limit is not KEEP}
+        audit = _entry(Action.QUEUE_UPDATE, name, by=by, reason=reason, **details)
+        await self._driver.set_queue(name, change, audit=audit)
         return await self._after_change(name)
 
     async def _after_change(self, name: str) -> QueueView:
@@ -89,8 +87,8 @@ class QueueControl:
             return QueueView(name=name, depth={}, oldest_ready_seconds=None)
 
 
-def _entry(action: Action, name: str, *, by: str, reason: str | None) -> AuditEntry | None:
-    return entry_of(Acting(actor=by, reason=reason), action, Target.QUEUE, name)
+def _entry(action: Action, name: str, *, by: str, reason: str | None, **details: object) -> AuditEntry | None:
+    return entry_of(Acting(actor=by, reason=reason), action, Target.QUEUE, name, details=details)
 
 
 def _check_name(name: str) -> None:
