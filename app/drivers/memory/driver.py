@@ -51,6 +51,7 @@ from . import (
     workers,
 )
 from .actions import MemoryActions
+from .bulk import MemoryBulk
 from .clock import SystemClock
 from .outbox import MemoryOutbox
 from .purge import MemoryPurges
@@ -68,6 +69,7 @@ class MemoryDriver(MemoryActions, MemoryRuns, MemoryPurges, MemoryQueues):
         self.outbox = MemoryOutbox(self._store)
         self._finishes = Finishes(self)
         self.schedules = MemorySchedules(self._store)
+        self.bulk = MemoryBulk(self._store)
 
     @property
     def capabilities(self) -> Capabilities:

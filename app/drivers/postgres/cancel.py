@@ -127,11 +127,9 @@ async def cancel(
 
         async def once(conn: Raw) -> tuple[Row | None, list[UUID]]:
             async with looking(conn):
-                found = await _look(conn, sql, job_id, tenant, reason, is_family=True)
+                found, family = await _family(db, conn, job_id, tenant, reason)
                 await keep(db, conn, None if audit is None else _told(audit, found, is_family=True))
-                if found is None or found["claim_no"] is None:
-                    return found, []
-                return found, [job_id, *await _cancel_all(db, conn, found["children"])]
+                return found, family
 
         found, ended = await db.run(once)
     if found is None:
@@ -144,6 +142,17 @@ async def cancel(
         await notify(db, Wake.FINISHED, *((Wake.REVOKED,) if is_signal else ()))
         await tell_parents(db, ended if found["parent_id"] is not None else ended[1:])
     return verdict
+
+
+async def cancel_family(
+    db: Database, conn: Raw, job_id: JobId, *, reason: str, tenant: str | None
+) -> tuple[CancelVerdict | None, list[UUID]]:
+    """Cancel a job that waits for others, with its children and theirs; gives those it cancelled, none for no verdict.
+
+    In the transaction at hand. Whoever commits it tells of them.
+    """
+    found, ended = await _family(db, conn, job_id, tenant, reason)
+    return (_verdict(found) if found is not None and ended else None), ended
 
 
 async def cancel_children(
@@ -163,6 +172,15 @@ async def tell_of_children(db: Database, cancelled: Sequence[UUID]) -> None:
     if cancelled:
         await notify(db, Wake.REVOKED, Wake.FINISHED)
         await tell_parents(db, cancelled)
+
+
+async def _family(
+    db: Database, conn: Raw, job_id: UUID, tenant: str | None, reason: str
+) -> tuple[Row | None, list[UUID]]:
+    found = await _look(conn, db.in_schema(_CANCEL), job_id, tenant, reason, is_family=True)
+    if found is None or found["claim_no"] is None:
+        return found, []
+    return found, [job_id, *await _cancel_all(db, conn, found["children"])]
 
 
 async def _cancel_all(db: Database, conn: Raw, children: Sequence[UUID]) -> list[UUID]:

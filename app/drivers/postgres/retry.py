@@ -25,7 +25,7 @@ from .rows import plain
 _LOOKS = 100
 
 # The key row is this job's own from its earlier life, or one whose window is over; anybody else's stays.
-_MINE = "k.job_id = excluded.job_id or (k.ended and (k.expires_at > outlast.clock()) is not true)"
+MINE = "k.job_id = excluded.job_id or (k.ended and (k.expires_at > outlast.clock()) is not true)"
 
 _RETRY = f"""
 with f as materialized (
@@ -40,7 +40,7 @@ k as (
   select e.key_hash, e.id, coalesce(e.fp, 0) from e where e.key_hash is not null
   on conflict (hash) do update set job_id = excluded.job_id, fp = excluded.fp, ended = false,
     expires_at = case when k.job_id = excluded.job_id then k.expires_at end
-  where {_MINE}
+  where {MINE}
   returning k.job_id),
 won as materialized (select id from e where key_hash is null union all select job_id from k),
 d as (

@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from .table_columns import INSTANT, needed, optional, token
 from .tables_audit import add_audit
+from .tables_bulk import add_bulk
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
 
@@ -49,6 +50,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     add_schedules(meta)
     _purge(meta)
     add_audit(meta)
+    add_bulk(meta)
     return meta
 
 

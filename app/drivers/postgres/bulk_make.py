@@ -1,0 +1,161 @@
+"""How a bulk operation begins and ends otherwise: jobs are counted, an operation is made over them, aborted, deleted.
+
+The jobs that fit are read by one statement, and so in one snapshot: what was counted is what is acted on, and a job
+that moves afterwards is said to have changed. Nothing here locks a job.
+"""
+
+from __future__ import annotations
+
+from ...domain.bulk import (
+    BULK_KEPT,
+    MOST_SELECTED,
+    BulkId,
+    BulkView,
+    JobFilter,
+    NewBulk,
+    check_selected,
+    unknown_operation,
+)
+from ...domain.state import TERMINAL, State
+from ..protocol import Wake
+from .buckets import CODE_OF, DONE
+from .bulk_acts import OF_BATCH
+from .bulk_view import FIND, view_of
+from .database import Database, Raw
+from .notify import notify
+from .outbox_rows import count_of
+from .run_locks import looking
+
+_BUCKETS = {
+    State.READY: "ready",
+    State.DELAYED: "waiting",
+    State.RUNNING: "running",
+    State.SUSPENDED: "suspended",
+    State.HELD: "held",
+}
+# Binds: $1 tenant, $2 name, $3 queue, $4 and $5 the times of the enqueue, $6 codes of ended jobs.
+_FITTING = """
+select e.id from ({tokens}) s
+cross join lateral (
+  select j.id from outlast.job j where j.id = s.job_id
+    and ($1::text is null or j.tenant = $1) and ($3::text is null or j.queue = $3)
+    and ($2::text is null or j.name_id = (select n.id from outlast.job_name n where n.name = $2))
+    and ($4::timestamptz is null or j.created_at >= $4) and ($5::timestamptz is null or j.created_at < $5)
+  offset 0) e"""
+_ENDED = "select f.job_id from outlast.finished f where f.state = any($6::smallint[])"
+_ENDED_BADLY = f"{_ENDED} and f.state <> {DONE}"  # read along the index of those alone
+_NONE_ENDED = "select null::uuid where cardinality($6::smallint[]) < 0"
+_COUNT_IDS = f"{OF_BATCH}select count(*) from fit"  # noqa: S608  fragments of our own
+
+_NEW = """
+insert into outlast.bulk(
+  id, action, tenant, made_by, reason, by_ids, states, name, queue, created_after, created_before)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+on conflict do nothing"""
+_TAKE_FITTING = """
+insert into outlast.bulk_item(bulk_id, job_id)
+select $7::uuid, f.id from (select f.id from ({fitting}) f limit {most}) f order by f.id"""
+_TAKE_IDS = "insert into outlast.bulk_item(bulk_id, job_id) select $1, i.id from unnest($2::uuid[]) i(id) order by i.id"
+_SELECTED = """
+update outlast.bulk set selected = $2, state = case when $2 = 0 then 1 else 0 end,
+  ended_at = case when $2 = 0 then outlast.clock() end
+where id = $1"""
+
+_ABORT = """
+update outlast.bulk set state = 2, ended_at = outlast.clock(), ended_by = $3
+where id = $1 and ($2::text is null or tenant = $2) and state = 0"""
+
+# The rows of an operation's jobs go first, the operation with the last of them.
+_TRIM = """
+with old as materialized (
+  select id from outlast.bulk where ended_at < outlast.clock() - $1::interval
+  order by ended_at limit 1 for update skip locked),
+gone as materialized (
+  select i.bulk_id, i.job_id from outlast.bulk_item i where i.bulk_id = (select id from old) limit $2),
+d as (delete from outlast.bulk_item i using gone s where i.bulk_id = s.bulk_id and i.job_id = s.job_id),
+b as (delete from outlast.bulk where id = (select id from old) and (select count(*) from gone) < $2 returning id)
+select (select count(*) from gone) + (select count(*) from b)"""
+
+
+async def count(db: Database, bulk: NewBulk) -> int:
+    """Count the jobs that fit now, exactly up to `MOST_SELECTED`."""
+    return await db.run(lambda conn: _count(db, conn, bulk))
+
+
+async def make(db: Database, bulk: NewBulk) -> BulkView:
+    """Make an operation, or give the one that was made under this id.
+
+    Raises:
+        CountChanged: another number of jobs than expected fits.
+        RequestInvalid: too many fit.
+    """
+
+    async def once(conn: Raw) -> BulkView:
+        async with looking(conn):
+            if count_of(await conn.execute(db.in_schema(_NEW), *_row(bulk))):
+                selected = await _select(db, conn, bulk)
+                await conn.execute(db.in_schema(_SELECTED), bulk.id, selected)
+            made = await conn.fetchrow(db.in_schema(FIND), bulk.id, None)
+        if made is None:
+            raise AssertionError("the operation was inserted or was there")
+        return view_of(made)
+
+    view = await db.run(once)
+    # Whoever keeps the store looks for what is due, this among it.
+    await notify(db, Wake.DELAYED)
+    return view
+
+
+async def abort(db: Database, bulk_id: BulkId, *, by: str, tenant: str | None) -> BulkView:
+    """Stop an operation; one that has ended stays as it is."""
+    await db.run(lambda conn: conn.execute(db.in_schema(_ABORT), bulk_id, tenant, by))
+    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(FIND), bulk_id, tenant))
+    if row is None:
+        raise unknown_operation(bulk_id)
+    return view_of(row)
+
+
+async def trim(db: Database, batch: int) -> int:
+    """Delete one batch of what old operations have kept."""
+    deleted: int = await db.run(lambda conn: conn.fetchval(db.in_schema(_TRIM), BULK_KEPT, batch))
+    return deleted
+
+
+async def _count(db: Database, conn: Raw, bulk: NewBulk) -> int:
+    if bulk.ids is not None:
+        binds = (sorted(set(bulk.ids)), bulk.tenant, sorted(bulk.states))
+        return int(await conn.fetchval(db.in_schema(_COUNT_IDS), *binds))
+    sql = f"select count(*) from (select f.id from ({_fitting(bulk)}) f limit {MOST_SELECTED + 1}) f"  # noqa: S608  same
+    return int(await conn.fetchval(db.in_schema(sql), *_filter_binds(bulk)))
+
+
+async def _select(db: Database, conn: Raw, bulk: NewBulk) -> int:
+    """Keep the ids of the jobs; gives how many. An id without a job, or in another state, is one to be answered."""
+    if bulk.ids is not None:
+        if bulk.expected_count is not None:
+            check_selected(bulk, await _count(db, conn, bulk))
+        return count_of(await conn.execute(db.in_schema(_TAKE_IDS), bulk.id, sorted(set(bulk.ids))))
+    sql = _TAKE_FITTING.format(fitting=_fitting(bulk), most=MOST_SELECTED + 1)
+    selected = count_of(await conn.execute(db.in_schema(sql), *_filter_binds(bulk), bulk.id))
+    check_selected(bulk, selected)
+    return selected
+
+
+def _fitting(bulk: NewBulk) -> str:
+    """Give the statement that yields the ids of the jobs that fit."""
+    ended = bulk.states & TERMINAL
+    parts = [f"select job_id from outlast.{table}" for state, table in _BUCKETS.items() if state in bulk.states]  # noqa: S608  names of our own
+    parts.append(_ENDED if State.DONE in ended else _ENDED_BADLY if ended else _NONE_ENDED)
+    return _FITTING.format(tokens=" union all ".join(parts))
+
+
+def _filter_binds(bulk: NewBulk) -> tuple[object, ...]:
+    jobs = bulk.jobs or JobFilter()
+    codes = sorted(CODE_OF[state] for state in bulk.states & TERMINAL)
+    return (bulk.tenant, jobs.name, jobs.queue, jobs.created_after, jobs.created_before, codes)
+
+
+def _row(bulk: NewBulk) -> tuple[object, ...]:
+    jobs = bulk.jobs or JobFilter()
+    asked = (bulk.id, bulk.action.value, bulk.tenant, bulk.by, bulk.reason, bulk.ids is not None, sorted(bulk.states))
+    return (*asked, jobs.name, jobs.queue, jobs.created_after, jobs.created_before)
