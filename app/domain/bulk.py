@@ -18,7 +18,7 @@ from .state import LIVE, RETRYABLE, State
 BulkId = NewType("BulkId", UUID)
 
 # A selection is one statement, which has to end within the time limit of every statement.
-MOST_SELECTED = 250_000
+MOST_SELECTED = 500_000
 # Of ids in one request, as of jobs in a batch of enqueues.
 MOST_IDS = 1_000
 # How far a filter without times looks back.

@@ -46,15 +46,16 @@ select i.job_id, i.round from outlast.bulk_item i
 where i.bulk_id = $1 and i.verdict is null and (i.round, i.job_id) > ($2::int, $3::uuid)
 order by i.round, i.job_id limit $4"""
 
+# Found by their key alone: an index of what is left would be read from its front for each batch.
 _MARK = f"""
 with v as materialized (
   select * from unnest($2::uuid[], $3::smallint[], $4::text[], $5::text[]) v(job_id, verdict, code, detail)),
 m as (
   update outlast.bulk_item i set verdict = v.verdict, code = v.code, detail = v.detail, decided_at = outlast.clock()
-  from v where i.bulk_id = $1 and i.job_id = v.job_id and i.verdict is null returning i.verdict),
+  from v where i.bulk_id = $1 and i.job_id = v.job_id returning i.verdict),
 l as (
   update outlast.bulk_item set round = round + 1
-  where bulk_id = $1 and job_id = any($6::uuid[]) and verdict is null),
+  where bulk_id = $1 and job_id = any($6::uuid[])),
 n as materialized (
   select count(*) filter (where verdict = 0) as done, count(*) filter (where verdict = 1) as changed,
     count(*) filter (where verdict = 2) as failed from m)
