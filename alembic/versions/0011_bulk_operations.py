@@ -7,7 +7,7 @@ import re
 from alembic import context, op
 
 revision = "0011"
-down_revision = "0007"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 

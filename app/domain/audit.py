@@ -32,6 +32,7 @@ class Target(StrEnum):
     SCHEDULE = "schedule"
     OUTBOX = "outbox"
     FILTER = "filter"
+    BULK = "bulk"
     STORE = "store"
 
 
@@ -54,6 +55,8 @@ class Action(StrEnum):
     SCHEDULE_RESUME = "schedule.resume"
     SCHEDULE_FIRE = "schedule.fire"
     OUTBOX_REPLAY = "outbox.replay"
+    BULK_MAKE = "bulk.make"
+    BULK_ABORT = "bulk.abort"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

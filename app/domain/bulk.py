@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import NewType
 from uuid import UUID
 
+from .audit import Action
+from .edit import DELETABLE, EDITABLE, RESCHEDULABLE
 from .errors import CountChanged, NotFound, RequestInvalid
 from .job import JobId
 from .state import LIVE, RETRYABLE, State
@@ -35,6 +37,10 @@ class BulkAction(StrEnum):
     CANCEL = "cancel"
     RETRY = "retry"
     RELEASE = "release"
+    DELETE = "delete"
+    RUN_NOW = "run_now"
+    RESCHEDULE = "reschedule"
+    SET_PRIORITY = "set_priority"
 
 
 class BulkState(StrEnum):
@@ -58,6 +64,22 @@ ACTS_ON = {
     BulkAction.CANCEL: LIVE,
     BulkAction.RETRY: RETRYABLE,
     BulkAction.RELEASE: frozenset({State.HELD}),
+    BulkAction.DELETE: DELETABLE,
+    BulkAction.RUN_NOW: frozenset({State.DELAYED}),
+    BulkAction.RESCHEDULE: RESCHEDULABLE,
+    BulkAction.SET_PRIORITY: EDITABLE,
+}
+
+
+# The word of the audit for what is done to each job.
+AUDITED_AS = {
+    BulkAction.CANCEL: Action.JOB_CANCEL,
+    BulkAction.RETRY: Action.JOB_RETRY,
+    BulkAction.RELEASE: Action.JOB_RELEASE,
+    BulkAction.DELETE: Action.JOB_DELETE,
+    BulkAction.RUN_NOW: Action.JOB_RUN_NOW,
+    BulkAction.RESCHEDULE: Action.JOB_UPDATE,
+    BulkAction.SET_PRIORITY: Action.JOB_UPDATE,
 }
 
 
@@ -80,7 +102,8 @@ class NewBulk:
     """An operation to make. Its id is minted before, so that one whose reply was lost is made once.
 
     Either `ids` or `jobs`; the states of `jobs` are some that the action applies to. `tenant` bounds the jobs, None
-    stands for every tenant. `expected_count` is how many jobs the caller has seen to fit.
+    stands for every tenant. `expected_count` is how many jobs the caller has seen to fit. `priority` and `run_at` are
+    the new ones of the actions that set them.
     """
 
     id: BulkId
@@ -91,6 +114,8 @@ class NewBulk:
     tenant: str | None = None
     reason: str | None = None
     expected_count: int | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
 
     @property
     def states(self) -> frozenset[State]:
@@ -115,6 +140,8 @@ class BulkView:
     done: int = 0
     changed: int = 0
     failed: int = 0
+    priority: int | None = None
+    run_at: datetime | None = None
     ended_at: datetime | None = None
     ended_by: str | None = None
 

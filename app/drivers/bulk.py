@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from ..domain.audit import AuditEntry
 from ..domain.bulk import BulkId, BulkItem, BulkStep, BulkVerdict, BulkView, NewBulk
 from ..domain.job import JobId
 
@@ -24,15 +25,18 @@ class BulkStore(Protocol):
         """Count the jobs that an operation would act on now, exactly up to `MOST_SELECTED`, else one more."""
         ...
 
-    async def make(self, bulk: NewBulk) -> BulkView:
+    async def make(self, bulk: NewBulk, *, audit: AuditEntry | None = None) -> BulkView:
         """Make an operation over the jobs that fit now; durable when this returns. Repeating the same id is safe.
 
         `COUNT_CHANGED` when another number than `expected_count` fits (details `expected`, `count`): nothing is made.
         `REQUEST_INVALID` when more than `MOST_SELECTED` fit. Ids are all taken: one without a job comes to a verdict.
+        Every job that is acted on has a row in the audit of its own, kept with its verdict.
         """
         ...
 
-    async def abort(self, bulk_id: BulkId, *, by: str, tenant: str | None = None) -> BulkView:
+    async def abort(
+        self, bulk_id: BulkId, *, by: str, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> BulkView:
         """Stop an operation behind the batch at hand; what is done stays. One that has ended stays as it is.
 
         `NOT_FOUND` for one that is absent or another tenant's.

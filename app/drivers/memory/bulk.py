@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from uuid import uuid4
 
+from ...domain.audit import DONE, UNCHANGED, AuditEntry, Target
 from ...domain.bulk import (
+    AUDITED_AS,
     BULK_KEPT,
     MOST_SELECTED,
     BulkAction,
@@ -25,12 +28,16 @@ from ...domain.bulk import (
     check_selected,
     unknown_operation,
 )
+from ...domain.edit import JobPatch
 from ...domain.errors import JobDuplicate
 from ...domain.job import JobId
+from ...domain.state import State
 from ...domain.step import RetryMode
 from ..bulk import BulkStore
 from ..protocol import Wake
+from .audit import keep, keep_entry
 from .cancel import cancel
+from .edit import delete, patch, run_now
 from .retry import retry
 from .store import Store
 from .versions import release_held
@@ -56,7 +63,7 @@ class MemoryBulk:
         with self._store.statement():
             return min(len(self._fitting(bulk)), MOST_SELECTED + 1)
 
-    async def make(self, bulk: NewBulk) -> BulkView:
+    async def make(self, bulk: NewBulk, *, audit: AuditEntry | None = None) -> BulkView:
         """Make an operation."""
         with self._store.statement() as now:
             known = self._operations.get(bulk.id)
@@ -69,16 +76,24 @@ class MemoryBulk:
             view = _new_view(bulk, now, len(chosen))
             items = {job_id: BulkItem(job_id=job_id) for job_id in chosen}
             self._operations[bulk.id] = _Operation(view=view, items=items)
+            keep(self._store, None if audit is None else audit.came_to(DONE, selected=view.selected), now)
             self._store.bell.add(Wake.DELAYED)
             return view
 
-    async def abort(self, bulk_id: BulkId, *, by: str, tenant: str | None = None) -> BulkView:
+    async def abort(
+        self, bulk_id: BulkId, *, by: str, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> BulkView:
         """Stop an operation."""
         with self._store.statement() as now:
             operation = self._operations.get(bulk_id)
             if operation is None or tenant not in {None, operation.view.tenant}:
                 raise unknown_operation(bulk_id)
-            if operation.view.state is BulkState.RUNNING:
+            is_stopped = operation.view.state is BulkState.RUNNING
+            if audit is not None:
+                view = operation.view
+                counts = {name: getattr(view, name) for name in ("selected", "done", "changed", "failed")}
+                keep(self._store, audit.came_to(DONE if is_stopped else UNCHANGED, **counts), now)
+            if is_stopped:
                 operation.view = replace(operation.view, state=BulkState.ABORTED, ended_at=now, ended_by=by)
             return operation.view
 
@@ -177,32 +192,62 @@ class MemoryBulk:
         state = self._store.state(job_id)
         if state not in view.jobs.states:
             return BulkItem(job_id=job_id, verdict=unfit, code="JOB_STATE_CONFLICT", detail=state.value)
+        entry = self._entry(view, job_id, state)
         try:
             detail = _ACTS[view.action](self._store, job_id, view)
         except JobDuplicate as refused:
             existing = str(refused.details["existing_id"])
             return BulkItem(job_id=job_id, verdict=BulkVerdict.FAILED, code=refused.code, detail=existing)
+        keep_entry(self._store, entry.came_to(detail or DONE))
         return BulkItem(job_id=job_id, verdict=BulkVerdict.DONE, detail=detail)
+
+    def _entry(self, view: BulkView, job_id: JobId, state: State) -> AuditEntry:
+        job = self._store.envelopes[job_id].job
+        return AuditEntry(
+            id=uuid4(),
+            actor=view.by,
+            action=AUDITED_AS[view.action],
+            target_kind=Target.JOB,
+            target=str(job_id),
+            tenant=job.tenant,
+            reason=view.reason,
+            details={"bulk_id": str(view.id), "name": job.name, "queue": job.queue, "state": state.value},
+        )
 
 
 def _cancel(store: Store, job_id: JobId, view: BulkView) -> str | None:
     return cancel(store, job_id, reason=view.reason or f"cancelled by {view.by}", tenant=view.tenant).value
 
 
-def _retry(store: Store, job_id: JobId, view: BulkView) -> str | None:
-    retry(store, job_id, mode=RetryMode.RESUME, from_step=None, tenant=view.tenant)
-    return None
+def _retry(store: Store, job_id: JobId, view: BulkView) -> None:
+    retry(store, job_id, mode=RetryMode.RESUME, from_step=None, tenant=view.tenant, audit=None)
 
 
-def _release(store: Store, job_id: JobId, view: BulkView) -> str | None:
-    release_held(store, job_id, tenant=view.tenant)
-    return None
+def _release(store: Store, job_id: JobId, view: BulkView) -> None:
+    release_held(store, job_id, tenant=view.tenant, audit=None)
+
+
+def _delete(store: Store, job_id: JobId, view: BulkView) -> None:
+    delete(store, job_id, versions=None, tenant=view.tenant, audit=None)
+
+
+def _run_now(store: Store, job_id: JobId, view: BulkView) -> str:
+    return run_now(store, job_id, tenant=view.tenant, audit=None).value
+
+
+def _edit(store: Store, job_id: JobId, view: BulkView) -> None:
+    new = JobPatch(priority=view.priority, run_at=view.run_at)
+    patch(store, job_id, new, versions=None, tenant=view.tenant, audit=None)
 
 
 _ACTS: dict[BulkAction, Callable[[Store, JobId, BulkView], str | None]] = {
     BulkAction.CANCEL: _cancel,
     BulkAction.RETRY: _retry,
     BulkAction.RELEASE: _release,
+    BulkAction.DELETE: _delete,
+    BulkAction.RUN_NOW: _run_now,
+    BulkAction.RESCHEDULE: _edit,
+    BulkAction.SET_PRIORITY: _edit,
 }
 
 
@@ -216,6 +261,8 @@ def _new_view(bulk: NewBulk, now: datetime, selected: int) -> BulkView:
         reason=bulk.reason,
         by_ids=bulk.ids is not None,
         jobs=replace(bulk.jobs or JobFilter(), states=bulk.states),
+        priority=bulk.priority,
+        run_at=bulk.run_at,
         created_at=now,
         selected=selected,
         ended_at=None if selected else now,

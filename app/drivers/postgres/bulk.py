@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from ...domain.audit import AuditEntry
 from ...domain.bulk import BulkId, BulkItem, BulkStep, BulkVerdict, BulkView, NewBulk
 from ...domain.job import JobId
 from ..bulk import BulkStore
@@ -24,13 +25,15 @@ class PostgresBulk:
         """Count the jobs that fit."""
         return await bulk_make.count(self._db, bulk)
 
-    async def make(self, bulk: NewBulk) -> BulkView:
+    async def make(self, bulk: NewBulk, *, audit: AuditEntry | None = None) -> BulkView:
         """Make an operation."""
-        return await bulk_make.make(self._db, bulk)
+        return await bulk_make.make(self._db, bulk, audit)
 
-    async def abort(self, bulk_id: BulkId, *, by: str, tenant: str | None = None) -> BulkView:
+    async def abort(
+        self, bulk_id: BulkId, *, by: str, tenant: str | None = None, audit: AuditEntry | None = None
+    ) -> BulkView:
         """Stop an operation."""
-        return await bulk_make.abort(self._db, bulk_id, by=by, tenant=tenant)
+        return await bulk_make.abort(self._db, bulk_id, by=by, tenant=tenant, audit=audit)
 
     async def operations(
         self, *, limit: int, before: BulkId | None = None, tenant: str | None = None

@@ -7,12 +7,7 @@ later round. What it took it names in `did`, what it may never take in `refused`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import NamedTuple
-
 from ...domain.bulk import BulkVerdict
-from ..protocol import Wake
 from .buckets import TOKEN
 from .database import Row
 
@@ -24,9 +19,9 @@ _DONE, _CHANGED, _FAILED = VERDICT_CODES.values()
 # A job that has no token in the snapshot is on its way from one bucket to another.
 OF_BATCH = f"""
 with e as materialized (
-  select e.*, t.state from (
+  select e.*, t.state, (select n.name from outlast.job_name n where n.id = e.name_id) as name from (
     select j.* from unnest($1::uuid[]) i(id) cross join lateral (
-      select j.id, j.seq, j.queue, j.priority, j.name_id, j.key_hash, j.fp, j.parent_id from outlast.job j
+      select j.id, j.seq, j.queue, j.priority, j.name_id, j.tenant, j.key_hash, j.fp, j.parent_id from outlast.job j
       where j.id = i.id and ($2::text is null or j.tenant = $2) offset 0) j) e
   left join lateral ({TOKEN}) t on true),
 fit as materialized (select * from e where state = any($3::text[]))
@@ -34,13 +29,13 @@ fit as materialized (select * from e where state = any($3::text[]))
 
 _TAIL = f"""
 select d.job_id, {_DONE}::smallint as verdict, null::text as code, d.detail,
-  (select e.parent_id from e where e.id = d.job_id) is not null as is_child
-from did d
+  e.tenant, e.queue, e.name, e.state, e.parent_id is not null as is_child
+from did d join e on e.id = d.job_id
 union all
-select r.job_id, {_FAILED}, r.code, r.detail, false from refused r
+select r.job_id, {_FAILED}, r.code, r.detail, null, null, null, null, false from refused r
 union all
 select i.id, case when $4::boolean then {_FAILED} else {_CHANGED} end,
-  case when e.id is null then 'JOB_NOT_FOUND' else 'JOB_STATE_CONFLICT' end, e.state, false
+  case when e.id is null then 'JOB_NOT_FOUND' else 'JOB_STATE_CONFLICT' end, e.state, null, null, null, null, false
 from unnest($1::uuid[]) i(id) left join e on e.id = i.id
 where e.id is null or e.state <> all($3::text[])"""  # noqa: S608  numbers of our own
 
@@ -53,13 +48,6 @@ def acting(part: str) -> str:
     return f"{OF_BATCH.strip()},\n{part.strip()}{_TAIL}"
 
 
-class Act(NamedTuple):
-    """An action on a batch: its statement, its own binds if it has any, and who is to be woken after its commit.
-
-    `ends_jobs`: the parents of what it took are told, and jobs that call others are left to be taken one by one.
-    """
-
-    sql: str
-    wakes: tuple[Wake, ...]
-    binds: Callable[[Row], tuple[str | int | datetime | None, ...]] = lambda _: ()
-    ends_jobs: bool = False
+def reason_of(row: Row) -> str:
+    """Give the reason that a job of an operation is cancelled with."""
+    return row["reason"] or f"cancelled by {row['made_by']}"

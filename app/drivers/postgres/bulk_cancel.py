@@ -105,6 +105,6 @@ one as materialized (
   select f.* from fit f
   where (select true from outlast.bulk_item i where i.bulk_id = $4 and i.job_id = f.id and i.verdict is null)),
 {_ROWS.strip()}
-select f.id from whole f where f.id = any(array(
+select f.tenant, f.queue, f.name, f.state from whole f where f.id = any(array(
   select job_id from run_rows union all select job_id from sus_rows union all select job_id from rdy_rows
   union all select job_id from wai_rows union all select job_id from hld_rows))"""  # noqa: S608  fragments of our own

@@ -6,6 +6,7 @@ that moves afterwards is said to have changed. Nothing here locks a job.
 
 from __future__ import annotations
 
+from ...domain.audit import DONE, UNCHANGED, AuditEntry
 from ...domain.bulk import (
     BULK_KEPT,
     MOST_SELECTED,
@@ -18,10 +19,12 @@ from ...domain.bulk import (
 )
 from ...domain.state import TERMINAL, State
 from ..protocol import Wake
-from .buckets import CODE_OF, DONE
+from .audit import keep
+from .buckets import CODE_OF
+from .buckets import DONE as ENDED_DONE
 from .bulk_acts import OF_BATCH
 from .bulk_view import FIND, view_of
-from .database import Database, Raw
+from .database import Database, Raw, Row
 from .notify import notify
 from .outbox_rows import count_of
 from .run_locks import looking
@@ -43,14 +46,15 @@ cross join lateral (
     and ($4::timestamptz is null or j.created_at >= $4) and ($5::timestamptz is null or j.created_at < $5)
   offset 0) e"""
 _ENDED = "select f.job_id from outlast.finished f where f.state = any($6::smallint[])"
-_ENDED_BADLY = f"{_ENDED} and f.state <> {DONE}"  # read along the index of those alone
+_ENDED_BADLY = f"{_ENDED} and f.state <> {ENDED_DONE}"  # read along the index of those alone
 _NONE_ENDED = "select null::uuid where cardinality($6::smallint[]) < 0"
 _COUNT_IDS = f"{OF_BATCH}select count(*) from fit"  # noqa: S608  fragments of our own
 
 _NEW = """
 insert into outlast.bulk(
-  id, action, tenant, made_by, reason, by_ids, states, name, queue, created_after, created_before)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+  id, action, tenant, made_by, reason, by_ids, states, name, queue, created_after, created_before,
+  priority, run_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict do nothing"""
 _TAKE_FITTING = """
 insert into outlast.bulk_item(bulk_id, job_id)
@@ -82,7 +86,7 @@ async def count(db: Database, bulk: NewBulk) -> int:
     return await db.run(lambda conn: _count(db, conn, bulk))
 
 
-async def make(db: Database, bulk: NewBulk) -> BulkView:
+async def make(db: Database, bulk: NewBulk, audit: AuditEntry | None) -> BulkView:
     """Make an operation, or give the one that was made under this id.
 
     Raises:
@@ -95,6 +99,7 @@ async def make(db: Database, bulk: NewBulk) -> BulkView:
             if count_of(await conn.execute(db.in_schema(_NEW), *_row(bulk))):
                 selected = await _select(db, conn, bulk)
                 await conn.execute(db.in_schema(_SELECTED), bulk.id, selected)
+                await keep(db, conn, None if audit is None else audit.came_to(DONE, selected=selected))
             made = await conn.fetchrow(db.in_schema(FIND), bulk.id, None)
         if made is None:
             raise AssertionError("the operation was inserted or was there")
@@ -106,10 +111,19 @@ async def make(db: Database, bulk: NewBulk) -> BulkView:
     return view
 
 
-async def abort(db: Database, bulk_id: BulkId, *, by: str, tenant: str | None) -> BulkView:
+async def abort(db: Database, bulk_id: BulkId, *, by: str, tenant: str | None, audit: AuditEntry | None) -> BulkView:
     """Stop an operation; one that has ended stays as it is."""
-    await db.run(lambda conn: conn.execute(db.in_schema(_ABORT), bulk_id, tenant, by))
-    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(FIND), bulk_id, tenant))
+
+    async def once(conn: Raw) -> Row | None:
+        async with looking(conn):
+            is_stopped = count_of(await conn.execute(db.in_schema(_ABORT), bulk_id, tenant, by)) > 0
+            found = await conn.fetchrow(db.in_schema(FIND), bulk_id, tenant)
+            if found is not None and audit is not None:
+                counts = {name: found[name] for name in ("selected", "done", "changed", "failed")}
+                await keep(db, conn, audit.came_to(DONE if is_stopped else UNCHANGED, **counts))
+        return found
+
+    row = await db.run(once)
     if row is None:
         raise unknown_operation(bulk_id)
     return view_of(row)
@@ -158,4 +172,4 @@ def _filter_binds(bulk: NewBulk) -> tuple[object, ...]:
 def _row(bulk: NewBulk) -> tuple[object, ...]:
     jobs = bulk.jobs or JobFilter()
     asked = (bulk.id, bulk.action.value, bulk.tenant, bulk.by, bulk.reason, bulk.ids is not None, sorted(bulk.states))
-    return (*asked, jobs.name, jobs.queue, jobs.created_after, jobs.created_before)
+    return (*asked, jobs.name, jobs.queue, jobs.created_after, jobs.created_before, bulk.priority, bulk.run_at)

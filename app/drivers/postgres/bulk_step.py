@@ -1,38 +1,59 @@
-"""`step`: one batch of one operation, in one transaction: the operation's row, its jobs, their verdicts.
+"""`step`: one batch of one operation, in one transaction: the operation's row, its jobs, their verdicts, the audit.
 
 The row is locked first and waits for nobody; who has it is the only executor of that operation until its commit, so a
-job is acted on once, and what a killed executor had begun never was. Jobs that call others take more than one
-statement each: they are cancelled one by one, after the batch. Called by any worker, and by who waits for an operation.
+job is acted on once, and what a killed executor had begun never was. Jobs that take more than one statement each are
+acted on one by one, after the batch. Called by any worker, and by who waits for an operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from ...domain.bulk import BulkAction, BulkId, BulkStep, BulkVerdict
+from ...domain.bulk import BulkAction, BulkId, BulkStep
 from ...domain.job import JobId
 from ...domain.outcome import CancelVerdict
 from ..protocol import Wake
-from .bulk_acts import VERDICT_CODES, Act
-from .bulk_cancel import CALLERS, CANCEL, HOLD
+from .bulk_acts import reason_of
+from .bulk_apart import CANCEL_APART, DELETE_APART, Apart, Took
+from .bulk_audit import keep_done
+from .bulk_cancel import CANCEL
+from .bulk_delete import DELETE
+from .bulk_edit import RESCHEDULE, RUN_NOW, SET_PRIORITY
 from .bulk_retry import RELEASE, RETRY
-from .bulk_view import COLUMNS, reason_of, view_of
-from .cancel import cancel_family
+from .bulk_view import COLUMNS, view_of
 from .database import Database, Raw, Row
 from .notify import notify
 from .run_locks import looking
 from .waits import tell_parents
 
+
+class Act(NamedTuple):
+    """An action on a batch: its statement, who is woken after its commit, and the statement's own bind if it has one.
+
+    `apart`: what of a batch is taken one by one. With it the action ends jobs, and the parents of those are told.
+    """
+
+    sql: str
+    wakes: tuple[Wake, ...]
+    bind: Callable[[Row], str | int | datetime] | None = None
+    apart: Apart | None = None
+
+
 ACTS = {
-    BulkAction.CANCEL: Act(CANCEL, (Wake.FINISHED,), binds=lambda row: (reason_of(row),), ends_jobs=True),
+    BulkAction.CANCEL: Act(CANCEL, (Wake.FINISHED,), reason_of, apart=CANCEL_APART),
     BulkAction.RETRY: Act(RETRY, (Wake.READY,)),
     BulkAction.RELEASE: Act(RELEASE, (Wake.READY,)),
+    BulkAction.DELETE: Act(DELETE, (Wake.FINISHED,), apart=DELETE_APART),
+    BulkAction.RUN_NOW: Act(RUN_NOW, (Wake.READY,)),
+    BulkAction.RESCHEDULE: Act(RESCHEDULE, (Wake.READY, Wake.DELAYED), lambda row: row["run_at"]),
+    BulkAction.SET_PRIORITY: Act(SET_PRIORITY, (Wake.READY,), lambda row: row["priority"]),
 }
-_DONE, _RUNNING, _ENDED = VERDICT_CODES[BulkVerdict.DONE], 0, 1
+_RUNNING, _ENDED = 0, 1
 _FIRST = UUID(int=0)
-# Jobs that call others, of one batch: each is a transaction, and a drain waits for the batch.
+# Jobs taken one by one, of one batch: each is a transaction, and a drain waits for the batch.
 _MOST_APART = 50
 
 # In turn: the next after the one that was stepped last, else the first.
@@ -77,7 +98,7 @@ class _Batch(NamedTuple):
     row: Row
     wakes: tuple[Wake, ...]
     children: list[UUID]
-    apart: list[UUID]
+    alone: list[UUID]
 
 
 async def step(
@@ -91,8 +112,9 @@ async def step(
         await notify(db, *taken.wakes)
     await tell_parents(db, taken.children)
     rows = [taken.row]
-    for job_id in taken.apart:
-        row = await _cancel_apart(db, BulkId(taken.row["id"]), job_id)
+    apart = ACTS[BulkAction(taken.row["action"])].apart
+    for job_id in taken.alone:
+        row = None if apart is None else await _take_apart(db, apart, BulkId(taken.row["id"]), JobId(job_id))
         if row is not None:
             rows.append(row)
     return BulkStep(
@@ -111,59 +133,56 @@ async def _batch(db: Database, conn: Raw, only: BulkId | None, after: BulkId | N
         items = await conn.fetch(db.in_schema(_NEXT), bulk["id"], bulk["at_round"], bulk["at_job"], batch)
         ids = [item["job_id"] for item in items]
         act = ACTS[BulkAction(bulk["action"])]
-        which = (ids, bulk["tenant"], bulk["states"], bulk["by_ids"])
-        found = await conn.fetch(db.in_schema(act.sql), *which, *act.binds(bulk))
+        binds = (ids, bulk["tenant"], bulk["states"], bulk["by_ids"], *(() if act.bind is None else (act.bind(bulk),)))
+        found = await conn.fetch(db.in_schema(act.sql), *binds)
         decided = {row["job_id"] for row in found}
         left = [job_id for job_id in ids if job_id not in decided]
-        apart = await _callers(db, conn, left) if act.ends_jobs else []
+        alone = await _alone(db, conn, act, left)
         # Were nothing left behind the last batch, the next would begin at the beginning.
         place = (items[-1]["round"], items[-1]["job_id"]) if items else (0, _FIRST)
-        marked = await _mark(db, conn, bulk["id"], found, left=left, place=place)
+        marked = await _mark(db, conn, bulk, found, left=left, place=place)
     is_told = any(row["detail"] == CancelVerdict.SIGNALLED for row in found)
-    children = [row["job_id"] for row in found if row["is_child"]] if act.ends_jobs else []
-    return _Batch(marked, (*act.wakes, *((Wake.REVOKED,) if is_told else ())), children, apart)
+    children = [] if act.apart is None else [row["job_id"] for row in found if row["is_child"]]
+    return _Batch(marked, (*act.wakes, *((Wake.REVOKED,) if is_told else ())), children, alone)
 
 
-async def _callers(db: Database, conn: Raw, left: Sequence[UUID]) -> list[UUID]:
-    rows = await conn.fetch(db.in_schema(CALLERS), left) if left else []
+async def _alone(db: Database, conn: Raw, act: Act, left: Sequence[UUID]) -> list[UUID]:
+    if act.apart is None or not left:
+        return []
+    rows = await conn.fetch(db.in_schema(act.apart.which), left)
     return [row["job_id"] for row in rows][:_MOST_APART]
 
 
 async def _mark(
-    db: Database, conn: Raw, bulk_id: UUID, found: Sequence[Row], *, left: Sequence[UUID], place: tuple[int, UUID]
+    db: Database, conn: Raw, bulk: Row, found: Sequence[Row], *, left: Sequence[UUID], place: tuple[int, UUID]
 ) -> Row:
-    """Keep verdicts, put what is left into the next round, and end the operation when nothing is."""
+    """Keep verdicts and the audit, put what is left into the next round, end the operation when nothing is."""
+    await keep_done(db, conn, bulk, found)
     columns = ([row[column] for row in found] for column in ("job_id", "verdict", "code", "detail"))
-    row = await conn.fetchrow(db.in_schema(_MARK), bulk_id, *columns, list(left), *place)
+    row = await conn.fetchrow(db.in_schema(_MARK), bulk["id"], *columns, list(left), *place)
     if row is None:
         raise AssertionError("the operation's row is locked, and so it is there")
     return row
 
 
-async def _cancel_apart(db: Database, bulk_id: BulkId, job_id: UUID) -> Row | None:
-    """Cancel a job with its children, in a transaction of its own; None: it moves, and comes again in a later round."""
-    ended: list[UUID] = []
+async def _take_apart(db: Database, apart: Apart, bulk_id: BulkId, job_id: JobId) -> Row | None:
+    """Act on one job in a transaction of its own; None: it moves, and comes again in a later round."""
+    if apart.tells_first:
+        await tell_parents(db, [job_id])
 
-    async def once(conn: Raw) -> Row | None:
-        ended.clear()
+    async def once(conn: Raw) -> tuple[Took, Row] | None:
         async with looking(conn):
             bulk = await conn.fetchrow(db.in_schema(_TAKE), bulk_id, None)
-            if bulk is None:
+            took = None if bulk is None else await apart.take(db, conn, job_id, bulk)
+            if bulk is None or took is None:
                 return None
-            which = ([job_id], bulk["tenant"], bulk["states"], bulk_id)
-            if not await conn.fetch(db.in_schema(HOLD), *which):
-                return None
-            verdict, family = await cancel_family(
-                db, conn, JobId(job_id), reason=reason_of(bulk), tenant=bulk["tenant"]
-            )
-            if verdict is None:
-                return None
-            ended.extend(family)
-            done = {"job_id": job_id, "verdict": _DONE, "code": None, "detail": verdict.value}
-            return await _mark(db, conn, bulk_id, [done], left=(), place=(bulk["at_round"], bulk["at_job"]))
+            place = (bulk["at_round"], bulk["at_job"])
+            return took, await _mark(db, conn, bulk, [took.row], left=(), place=place)
 
-    row = await db.run(once)
-    if row is not None:
-        await notify(db, Wake.FINISHED, Wake.REVOKED)
-        await tell_parents(db, ended)
+    done = await db.run(once)
+    if done is None:
+        return None
+    took, row = done
+    await notify(db, *took.wakes)
+    await tell_parents(db, took.ended)
     return row

@@ -16,7 +16,7 @@ _VERDICTS = {code: verdict for verdict, code in VERDICT_CODES.items()}
 
 COLUMNS = (
     "id, action, state, tenant, made_by, reason, by_ids, states, name, queue, created_after, created_before,"
-    " created_at, ended_at, ended_by, selected, done, changed, failed"
+    " priority, run_at, created_at, ended_at, ended_by, selected, done, changed, failed"
 )
 
 _OPERATIONS = f"""
@@ -90,6 +90,8 @@ def view_of(row: Row) -> BulkView:
             created_after=row["created_after"],
             created_before=row["created_before"],
         ),
+        priority=row["priority"],
+        run_at=row["run_at"],
         created_at=row["created_at"],
         selected=row["selected"],
         done=row["done"],
@@ -98,8 +100,3 @@ def view_of(row: Row) -> BulkView:
         ended_at=row["ended_at"],
         ended_by=row["ended_by"],
     )
-
-
-def reason_of(row: Row) -> str:
-    """Give the reason that a job is cancelled with."""
-    return row["reason"] or f"cancelled by {row['made_by']}"

@@ -23,7 +23,7 @@ from .notify import notify
 from .waits import tell_parents
 
 # The token is locked already; the keys come last, as everywhere.
-_DELETE = f"""
+DELETE_ONE = f"""
 with f as (delete from outlast.finished where job_id = $1),
 h as (delete from outlast.held where job_id = $1 returning job_id),
 a as (delete from outlast.attempt where job_id = $1),
@@ -61,7 +61,7 @@ async def delete(
         refuse_delete(still.view)
         if still.view.state is State.HELD:
             cancelled.extend(await cancel_children(db, conn, job_id))
-        await conn.execute(db.in_schema(_DELETE), job_id)
+        await conn.execute(db.in_schema(DELETE_ONE), job_id)
         await keep(db, conn, None if audit is None else audit.of_deleted(still.view))
         return still.view
 

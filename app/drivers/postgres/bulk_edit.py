@@ -1,0 +1,99 @@
+"""Run now, reschedule and set priority of a bulk operation: a batch of waiting tokens gets another place.
+
+As `run_now` and `patch` take one, and waiting for no token. Among themselves jobs keep their order.
+"""
+
+from __future__ import annotations
+
+from ...domain.edit import RunNowVerdict
+from ...domain.state import State
+from .buckets import FIRST_RANK
+from .bulk_acts import NONE_REFUSED, acting
+
+_CARRIED = "job_id, name_id, attempt, claim_no, crashes, interrupts"
+_RANK = "$5::smallint * 2 + (t.rank & 1)"
+
+_ROWS = f"""
+rdy_rows as materialized (
+  select x.* from fit e cross join lateral (
+    select t.job_id, t.ctid from outlast.ready t
+    where t.queue = e.queue and t.rank = {FIRST_RANK} and t.seq = e.seq and t.job_id = e.id
+      and e.state = '{State.READY}' for update skip locked) x
+  union all
+  select x.* from fit e cross join lateral (
+    select t.job_id, t.ctid from outlast.ready t where t.job_id = e.id and t.moved
+      and e.state = '{State.READY}' for update skip locked) x),
+wai_rows as materialized (
+  select t.job_id from outlast.waiting t
+  where t.job_id = any(array(select id from fit where state = '{State.DELAYED}')) for update skip locked)"""  # noqa: S608  words of our own
+
+_RUN_NOW_PART = f"""
+{_ROWS.strip()},
+t as (delete from outlast.waiting where job_id = any(array(select job_id from wai_rows)) returning *),
+r as (
+  insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from t order by job_id
+  returning job_id),
+o as (
+  update outlast.job set run_at = outlast.clock()
+  where id = any(array(select job_id from r)) and run_at > outlast.clock()),
+did as materialized (select job_id, '{RunNowVerdict.MADE_READY}' as detail from r),
+{NONE_REFUSED}
+"""  # noqa: S608  fragments of our own
+
+_RESCHEDULE_PART = f"""
+{_ROWS.strip()},
+to_wait as (
+  delete from outlast.ready
+  where ctid = any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock() returning *),
+to_run as (
+  delete from outlast.waiting
+  where job_id = any(array(select job_id from wai_rows)) and $5::timestamptz <= outlast.clock() returning *),
+later as (
+  update outlast.waiting set due_at = $5::timestamptz
+  where job_id = any(array(select job_id from wai_rows)) and $5::timestamptz > outlast.clock() returning job_id),
+wai as (
+  insert into outlast.waiting(queue, rank, due_at, {_CARRIED}, reason)
+  select queue, rank, $5::timestamptz, {_CARRIED}, 0 from to_wait returning job_id),
+rdy as (
+  insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from to_run order by job_id
+  returning job_id),
+did as materialized (
+  select job_id, null::text as detail from later union all select job_id, null from wai
+  union all select job_id, null from rdy
+  union all select job_id, null from rdy_rows where $5::timestamptz <= outlast.clock()),
+o as (update outlast.job set run_at = $5::timestamptz where id = any(array(select job_id from did))),
+{NONE_REFUSED}
+"""  # noqa: S608  same
+
+# A ready job is behind those that are of its new priority already: a claim does not look below numbers it is done with.
+_PRIORITY_PART = f"""
+sus_rows as materialized (
+  select t.job_id from outlast.suspended t
+  where t.job_id = any(array(select id from fit where state = '{State.SUSPENDED}'))
+  order by t.job_id for update skip locked),
+{_ROWS.strip()},
+hld_rows as materialized (
+  select t.job_id from outlast.held t
+  where t.job_id = any(array(select id from fit where state = '{State.HELD}')) for update skip locked),
+d as (
+  delete from outlast.ready t where t.ctid = any(array(select ctid from rdy_rows)) and t.rank <> {_RANK} returning *),
+rdy as (
+  insert into outlast.ready(queue, rank, {_CARRIED}, since)
+  select t.queue, {_RANK}, t.job_id, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
+    coalesce(t.since, (select j.created_at from outlast.job j where j.id = t.job_id))
+  from d t order by t.rank, t.seq),
+wai as (update outlast.waiting t set rank = {_RANK} where t.job_id = any(array(select job_id from wai_rows))),
+sus as (update outlast.suspended t set rank = {_RANK} where t.job_id = any(array(select job_id from sus_rows))),
+hld as (update outlast.held t set rank = {_RANK} where t.job_id = any(array(select job_id from hld_rows))),
+did as materialized (
+  select job_id, null::text as detail from rdy_rows union all select job_id, null from wai_rows
+  union all select job_id, null from sus_rows union all select job_id, null from hld_rows),
+o as (
+  update outlast.job set priority = $5::smallint
+  where id = any(array(select job_id from did)) and priority <> $5::smallint),
+{NONE_REFUSED}
+"""  # noqa: S608  same
+
+RUN_NOW = acting(_RUN_NOW_PART)
+RESCHEDULE = acting(_RESCHEDULE_PART)
+SET_PRIORITY = acting(_PRIORITY_PART)
