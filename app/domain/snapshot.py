@@ -244,7 +244,8 @@ class Due:
     `promote_in` and `wake_in` are the times to the next delayed job and to the next end of a wait, None without one;
     a `wake` has something to do when that is zero or less.
     `must_release`: held or handed-back jobs have somewhere else to go now. `resume_in` is the time until the next pause
-    of a queue is over, `has_resumed` says that one has just ended by itself.
+    of a queue is over, `has_resumed` says that one has just ended by itself. `must_bulk`: bulk operations run, or old
+    ones are to be deleted.
     """
 
     promote_in: timedelta | None
@@ -254,6 +255,7 @@ class Due:
     must_release: bool = False
     resume_in: timedelta | None = None
     has_resumed: bool = False
+    must_bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -243,6 +243,13 @@ class Metrics:
             registry=own,
         )
 
+        self._bulk_jobs = Counter(
+            "outlast_bulk_jobs_total",
+            "Jobs that this process came to in bulk operations, by what became of them: done, changed, failed.",
+            ["action", "verdict"],
+            registry=own,
+        )
+
     def show_wakeup(self, live: WakeupMode) -> None:
         """Show how this process's worker learns of work."""
         for mode in get_args(WakeupMode):
@@ -293,6 +300,11 @@ class Metrics:
     def show_purge_age(self, kind: str, seconds: float) -> None:
         """Let the gauge of a kind of rows speak from now on."""
         self._purge_age.labels(kind=kind).set(seconds)
+
+    def bulk_jobs(self, action: str, verdict: str, count: int) -> None:
+        """Count jobs of bulk operations."""
+        if count:
+            self._bulk_jobs.labels(action=action, verdict=verdict).inc(count)
 
     def show_schedule_lag(self, seconds: float) -> None:
         """Let the gauge of schedules speak from now on."""

@@ -3,7 +3,7 @@
 One object is built by the composition root and handed down; there is no global. It never sees a payload, a result or
 the text of an exception (any of them can hold a secret), only names, ids, codes and kinds. Safe from any thread. The
 events of relays are in `telemetry_outbox`, those of schedulers in `telemetry_schedules`, of housekeeping in
-`telemetry_purge`.
+`telemetry_purge`, of bulk operations in `telemetry_bulk`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..domain.snapshot import Expired, Reaped, Stats
 from .facts import code_of, lasted, of_job, of_taken
 from .metrics import Metrics
 from .telemetry_attempts import Level, worded
+from .telemetry_bulk import BulkEvents
 from .telemetry_outbox import OutboxEvents
 from .telemetry_purge import PurgeEvents
 from .telemetry_schedules import ScheduleEvents
@@ -41,7 +42,7 @@ _NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper(
 _PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "inflight": 2, "close": 3}
 
 
-class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents):
+class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents):
     """The voice of one process. Without a logger it only counts and tells its taps."""
 
     def __init__(

@@ -37,7 +37,9 @@ class Kit:
     at: AtPoint | None = None
 
 
-def maintenance_of(kit: Kit, life: Life, *, on_ready: Callable[[], None], may_reap: Callable[[], bool]) -> Maintenance:
+def maintenance_of(
+    kit: Kit, life: Life, *, on_ready: Callable[[], None], may_reap: Callable[[], bool], on_bulk: Callable[[], None]
+) -> Maintenance:
     """Make the sweeps of a life."""
     return Maintenance(
         driver=kit.driver,
@@ -49,6 +51,7 @@ def maintenance_of(kit: Kit, life: Life, *, on_ready: Callable[[], None], may_re
         roll=kit.roll,
         monotonic=kit.monotonic,
         poll_waits=kit.registry.event_poll,
+        on_bulk=on_bulk,
     )
 
 

@@ -33,7 +33,10 @@ _SOONEST_SECONDS = 0.005  # due rows are looked for this much after they are due
 
 
 class Maintenance:
-    """The sweeps of one life of a worker. `on_ready` hears that jobs became ready; `may_reap` is asked each time."""
+    """The sweeps of one life of a worker. `on_ready` hears that jobs became ready; `may_reap` is asked each time.
+
+    `on_bulk` hears that a look has found bulk operations.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Maintenance:
         roll: Callable[[], float],
         monotonic: Callable[[], float],
         poll_waits: timedelta,
+        on_bulk: Callable[[], None] = lambda: None,
     ) -> None:
         self._driver = driver
         self._options = options
@@ -56,6 +60,7 @@ class Maintenance:
         self._may_reap = may_reap
         self._roll = roll
         self._monotonic = monotonic
+        self._on_bulk = on_bulk
         self._poll_waits_seconds = poll_waits.total_seconds()
         self._due: list[tuple[float, str]] = []  # by instant, and the verb that has work then
         self._look_changed = asyncio.Event()
@@ -142,6 +147,8 @@ class Maintenance:
         self._look_at += now - began
         if due is None:
             return set()
+        if due.must_bulk:
+            self._on_bulk()
         if due.must_expire or due.must_reap or due.must_release:
             self._found = due
             self._has_found.set()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..domain.errors import Internal
+from ..drivers.bulk import bulk_of
 from ..drivers.protocol import Wake
 from ..jobs.describe import job_type_docs
 from ..lifecycle.drain import DrainBudget, DrainNotice
@@ -20,6 +21,7 @@ from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
 from .arrival import once_there
+from .bulk import BulkRunner
 from .claim_loop import ClaimLoop
 from .desk import Desk
 from .drain_watch import DrainWatch
@@ -63,8 +65,13 @@ class Session:
         self._settler = Settler(
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
+        self._bulk = BulkRunner(bulk_of(driver), telemetry=telemetry, leaving=life.is_leaving)
         self._maintenance = maintenance_of(
-            kit, life, on_ready=self._look, may_reap=lambda: self.registration.lease.may_reap
+            kit,
+            life,
+            on_ready=self._look,
+            may_reap=lambda: self.registration.lease.may_reap,
+            on_bulk=self._bulk.wake,
         )
         self._housekeeping = housekeeping_of(kit, life)
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
@@ -156,7 +163,8 @@ class Session:
                 async with asyncio.TaskGroup() as runs:
                     start_in(runs, self._claim(), name="outlast.claims")
                     maintenance = self._maintenance
-                    for sweep in (maintenance.promote, maintenance.sweep, maintenance.sweep_waits, maintenance.count):
+                    sweeps = (maintenance.promote, maintenance.sweep, maintenance.sweep_waits, maintenance.count)
+                    for sweep in (*sweeps, self._bulk.bulk):
                         start_in(runs, self._guarded(sweep), name=f"outlast.{sweep.__name__}")
                     start_in(runs, self._guarded(self._housekeeping.run), name="outlast.housekeeping")
                     await self._serve()

@@ -7,14 +7,13 @@ acted on as in one statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from uuid import uuid4
 
 from ...domain.audit import DONE, UNCHANGED, AuditEntry, Target
 from ...domain.bulk import (
     AUDITED_AS,
-    BULK_KEPT,
     MOST_SELECTED,
     BulkAction,
     BulkId,
@@ -36,6 +35,7 @@ from ...domain.step import RetryMode
 from ..bulk import BulkStore
 from ..protocol import Wake
 from .audit import keep, keep_entry
+from .bulk_rows import Operation
 from .cancel import cancel
 from .edit import delete, patch, run_now
 from .retry import retry
@@ -43,18 +43,12 @@ from .store import Store
 from .versions import release_held
 
 
-@dataclass(slots=True, kw_only=True)
-class _Operation:
-    view: BulkView
-    items: dict[JobId, BulkItem] = field(default_factory=dict)
-
-
 class MemoryBulk:
     """A `BulkStore` over a memory driver's rows. What each verb does is said by the protocol."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._operations: dict[BulkId, _Operation] = {}
+        self._operations = store.bulk
 
     # --- operators and readers
 
@@ -75,7 +69,7 @@ class MemoryBulk:
             chosen = fitting if bulk.ids is None else sorted(set(bulk.ids))
             view = _new_view(bulk, now, len(chosen))
             items = {job_id: BulkItem(job_id=job_id) for job_id in chosen}
-            self._operations[bulk.id] = _Operation(view=view, items=items)
+            self._operations[bulk.id] = Operation(view=view, items=items)
             keep(self._store, None if audit is None else audit.came_to(DONE, selected=view.selected), now)
             self._store.bell.add(Wake.DELAYED)
             return view
@@ -147,8 +141,7 @@ class MemoryBulk:
     async def trim(self, batch: int = 10_000) -> int:
         """Delete what old operations have kept."""
         with self._store.statement() as now:
-            ended = ((key, each.view.ended_at) for key, each in self._operations.items())
-            old = [key for key, ended_at in ended if ended_at is not None and ended_at < now - BULK_KEPT]
+            old = [key for key, each in self._operations.items() if each.is_old(now)]
             for key in old[:1]:
                 items = self._operations[key].items
                 some = list(items)[:batch]

@@ -16,6 +16,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ...domain.audit import AuditView
+from ...domain.bulk import BulkId
 from ...domain.clock import Clock
 from ...domain.errors import DriverUnavailable, Internal
 from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
@@ -26,6 +27,7 @@ from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
 from ..protocol import Wake
 from .bell import Bell
+from .bulk_rows import Operation
 from .rows import (
     Drained,
     Envelope,
@@ -66,6 +68,7 @@ class Store:
         self.audit: list[AuditView] = []
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
+        self.bulk: dict[BulkId, Operation] = {}
         self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
         self._lock = threading.Lock()
         self._now = clock.now()

@@ -8,6 +8,8 @@ from ...domain.job import JobId
 from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
+from ..protocol import PurgeQuery
+from .bulk_rows import must_work_off
 from .reap import any_to_reap
 from .rows import Finished, Running, Waiting
 from .store import Store
@@ -27,6 +29,7 @@ def due(store: Store) -> Due:
             must_release=must_release(store, now),
             resume_in=_resume_in(store, now),
             has_resumed=_has_resumed(store, now),
+            must_bulk=must_work_off(store, now),
         )
 
 

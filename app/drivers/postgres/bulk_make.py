@@ -69,16 +69,21 @@ _ABORT = """
 update outlast.bulk set state = 2, ended_at = outlast.clock(), ended_by = $3
 where id = $1 and ($2::text is null or tenant = $2) and state = 0"""
 
+_IS_OLD = f"ended_at < outlast.clock() - interval '{BULK_KEPT.days} days'"
+# Of every look for what is due: an operation runs, or there is an old one to delete.
+MUST_WORK_OFF = f"""exists (select from outlast.bulk where state = 0)
+  or exists (select from outlast.bulk where {_IS_OLD})"""  # noqa: S608  a number of our own
+
 # The rows of an operation's jobs go first, the operation with the last of them.
-_TRIM = """
+_TRIM = f"""
 with old as materialized (
-  select id from outlast.bulk where ended_at < outlast.clock() - $1::interval
+  select id from outlast.bulk where {_IS_OLD}
   order by ended_at limit 1 for update skip locked),
 gone as materialized (
-  select i.bulk_id, i.job_id from outlast.bulk_item i where i.bulk_id = (select id from old) limit $2),
+  select i.bulk_id, i.job_id from outlast.bulk_item i where i.bulk_id = (select id from old) limit $1),
 d as (delete from outlast.bulk_item i using gone s where i.bulk_id = s.bulk_id and i.job_id = s.job_id),
-b as (delete from outlast.bulk where id = (select id from old) and (select count(*) from gone) < $2 returning id)
-select (select count(*) from gone) + (select count(*) from b)"""
+b as (delete from outlast.bulk where id = (select id from old) and (select count(*) from gone) < $1 returning id)
+select (select count(*) from gone) + (select count(*) from b)"""  # noqa: S608  same
 
 
 async def count(db: Database, bulk: NewBulk) -> int:
@@ -131,7 +136,7 @@ async def abort(db: Database, bulk_id: BulkId, *, by: str, tenant: str | None, a
 
 async def trim(db: Database, batch: int) -> int:
     """Delete one batch of what old operations have kept."""
-    deleted: int = await db.run(lambda conn: conn.fetchval(db.in_schema(_TRIM), BULK_KEPT, batch))
+    deleted: int = await db.run(lambda conn: conn.fetchval(db.in_schema(_TRIM), batch))
     return deleted
 
 

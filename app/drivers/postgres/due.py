@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due
+from .bulk_make import MUST_WORK_OFF
 from .database import Database, Raw, Row
 from .describe import finished_among
 from .expire import PASSED
@@ -30,11 +31,12 @@ select (select w.due_at from outlast.waiting w
   (select min(q.paused_until) from outlast.queue q where q.paused_until > outlast.clock()) - outlast.clock()
     as resume_in,
   exists (select from outlast.queue q where q.paused_until <= outlast.clock() and {_AFTER})
-    as has_resumed"""  # noqa: S608  fragments of our own
+    as has_resumed,
+  {MUST_WORK_OFF} as must_bulk"""  # noqa: S608  fragments of our own
 
 
 async def due(db: Database) -> Due:
-    """Say when the next job and the next wait are due, and whether there is anything to expire, reap or release."""
+    """Say when the next job and the next wait are due, and whether there is anything to expire, reap, release or work off."""
 
     async def look(conn: Raw) -> Row | None:
         return await conn.fetchrow(db.in_schema(_DUE), db.due_mark.begin(conn), db.wake_mark.begin(conn))
@@ -52,4 +54,5 @@ async def due(db: Database) -> Due:
         must_release=row["must_release"],
         resume_in=row["resume_in"],
         has_resumed=row["has_resumed"],
+        must_bulk=row["must_bulk"],
     )
