@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from . import __version__
 from .control.audit import AuditControl
+from .control.bulk import BulkControl
 from .control.catalogue import TypeCatalogue
 from .control.deploys import DeployControl
 from .control.doctor.doctor import Doctor
@@ -39,6 +40,7 @@ from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
 from .domain.outbox import RelayId
 from .domain.retention import Retention
+from .drivers.bulk import bulk_of
 from .drivers.memory.clock import SystemClock
 from .drivers.memory.driver import MemoryDriver
 from .drivers.outbox import OutboxStore, outbox_of
@@ -217,6 +219,7 @@ def build_services(
         purge=PurgeControl(driver),
         outbox=OutboxControl(outbox, driver=driver),
         audit=AuditControl(driver),
+        bulk=BulkControl(bulk_of(driver), telemetry=telemetry),
         schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,
         fleet=FleetControl(driver),

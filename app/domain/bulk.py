@@ -96,6 +96,11 @@ class JobFilter:
     created_after: datetime | None = None
     created_before: datetime | None = None
 
+    @property
+    def has_times(self) -> bool:
+        """Say whether it is bounded in time."""
+        return self.created_after is not None or self.created_before is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBulk:

@@ -101,7 +101,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol, ActionStore):
+class JobDriver(ActionStore, FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol):
     """A store of jobs, and of the workers that run them."""
 
     @property

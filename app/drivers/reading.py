@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from ..domain.job import JobId
@@ -18,12 +19,17 @@ from ..domain.vitals import Vitals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200."""
+    """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200.
+
+    Times are those of the enqueue: `created_after` is still in, `created_before` is out.
+    """
 
     states: frozenset[State] = frozenset()
     name: str | None = None
     queue: str | None = None
     tenant: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
     before: JobId | None = None
     limit: int = 50
 

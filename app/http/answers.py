@@ -340,5 +340,7 @@ class Problem(BaseModel):
     trace_id: str | None
     errors: list[FieldProblem] | None = None
     existing_id: UUID | None = None
+    expected: int | None = Field(default=None, description="Of `COUNT_CHANGED`: the number that was expected.")
+    count: int | None = Field(default=None, description="Of `COUNT_CHANGED`: the number there is.")
     state: State | None = None
     error: JobError | None = None

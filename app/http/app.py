@@ -24,6 +24,7 @@ from .routers import (
     actions,
     audit,
     dead_letters,
+    bulk,
     deploys,
     doctor,
     drain,
@@ -45,7 +46,7 @@ from .routers import (
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, jobs, explain, runs, stream, actions, edits, events, dead_letters),
+    *(enqueue, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
     *(job_types, queues, schedules, workers, outbox, audit, drain, deploys, doctor, process, problems),
 )
 _DESCRIPTION = (

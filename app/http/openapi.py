@@ -46,6 +46,7 @@ _TAGS = (
         "description": "The durable history of a job: steps, waits, lines; followed live.",
     },
     {"name": "events", "description": "Named, keyed messages that runs wait for."},
+    {"name": "bulk operations", "description": "One action on many jobs: counted, made, followed, aborted."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
     {"name": "dead letters", "description": "What gave up, in groups; purge of what is old."},
     {"name": "queues", "description": "How deep, how old, paused by whom, how limited."},

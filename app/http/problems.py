@@ -76,7 +76,7 @@ STATUS: Mapping[str, int] = {
 }
 
 # Facts an error may carry to the caller; anything else in its details is for the log.
-_SHOWN = ("existing_id", "state", "index", "error", "offset", "size", "limit")
+_SHOWN = ("existing_id", "state", "index", "error", "offset", "size", "limit", "expected", "count")
 # Details of errors whose answer differs from their code's in status or headers: 405, 408.
 STATUS_DETAIL = "http_status"
 HEADERS_DETAIL = "http_headers"

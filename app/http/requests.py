@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from ..control.fleet import LARGEST_WORKER_ID
 from ..control.schedules import MOST_FIRES
+from ..domain.bulk import JobFilter
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
 from ..domain.queue import MOST_LIMIT
 from ..domain.retry import MOST_ATTEMPTS
@@ -57,6 +58,12 @@ def printable(value: object) -> object:
     return value
 
 
+def _state(value: object) -> object:
+    if not isinstance(value, str) or value not in set(State):
+        raise ValueError(f"must be one of {', '.join(State)}")
+    return State(value)
+
+
 def whole_number(value: object) -> object:
     """Read a decimal number of a query; a sign, a blank or an underscore is none."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
@@ -78,6 +85,8 @@ Key = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=
 StepName = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=STEP_NAME_MOST)]
 Tag = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_TAG_CHARS)]
 Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
+StateWord = Annotated[State, BeforeValidator(_state, json_schema_input_type=State)]
+UuidText = Annotated[UUID, BeforeValidator(_uuid, json_schema_input_type=UUID)]
 Milliseconds = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
 
 
@@ -115,9 +124,7 @@ class EnqueueBody(Strict):
     meta: dict[str, Any] | None = Field(
         default=None, description="Facts of the caller's own, flat, at most 4 KiB, kept and given back byte for byte."
     )
-    parent_id: Annotated[UUID, BeforeValidator(_uuid, json_schema_input_type=UUID)] | None = Field(
-        default=None, description="The job this one belongs to."
-    )
+    parent_id: UuidText | None = Field(default=None, description="The job this one belongs to.")
     callback: Any = Field(default=None, description="Not built yet; refused with `NOT_IMPLEMENTED`.")
 
     @model_validator(mode="after")
@@ -203,15 +210,32 @@ class NoBody(Strict):
     """The body of an action that takes none; `{}` is welcome."""
 
 
-class ListParams(BaseModel):
-    """The query of `GET /v1/jobs`."""
+class JobFilterFields(BaseModel):
+    """Which jobs: the filter of the list, and of bulk operations."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    state: list[State] = Field(default_factory=list, description="Repeat it to ask for several states.")
+    state: list[StateWord] = Field(default_factory=list, description="Any of several states; without one, of every.")
     name: Name | None = Field(default=None, description="The job type.")
     queue: Name | None = Field(default=None, description="The queue.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
+    created_after: Instant | None = Field(default=None, description="Enqueued then or later.")
+    created_before: Instant | None = Field(default=None, description="Enqueued earlier.")
+
+    def jobs(self) -> JobFilter:
+        """Give the filter; whose jobs it may find is the caller's to say."""
+        return JobFilter(
+            states=frozenset(self.state),
+            name=self.name,
+            queue=self.queue,
+            created_after=self.created_after,
+            created_before=self.created_before,
+        )
+
+
+class ListParams(JobFilterFields):
+    """The query of `GET /v1/jobs`."""
+
     limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 

@@ -12,6 +12,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from ..control.audit import AuditControl
+from ..control.bulk import BulkControl
 from ..control.catalogue import TypeCatalogue
 from ..control.deploys import DeployControl
 from ..control.doctor.doctor import Doctor
@@ -45,6 +46,7 @@ class HttpServices:
     outbox: OutboxControl
     purge: PurgeControl
     audit: AuditControl
+    bulk: BulkControl
     schedules: ScheduleControl
     catalogue: TypeCatalogue
     fleet: FleetControl

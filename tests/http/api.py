@@ -13,6 +13,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.control.audit import AuditControl
+from app.control.bulk import BulkControl
 from app.control.catalogue import TypeCatalogue
 from app.control.deploys import DeployControl
 from app.control.doctor.doctor import Doctor
@@ -33,6 +34,7 @@ from app.domain.job import ClaimedJob, JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retried
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason
+from app.drivers.bulk import bulk_of
 from app.drivers.outbox import outbox_of
 from app.drivers.schedules import schedules_of
 from app.http.app import create_app
@@ -103,6 +105,7 @@ class Api:
                 "purge": PurgeControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
                 "audit": AuditControl(env.driver),
+                "bulk": BulkControl(bulk_of(env.driver), telemetry=self.telemetry, now=env.now),
                 "schedules": ScheduleControl(
                     schedules_of(env.driver), catalogue=catalogue, admission=Admission(now=env.now)
                 ),

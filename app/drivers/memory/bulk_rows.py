@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from ...domain.bulk import BULK_KEPT, BulkItem, BulkState, BulkView
 from ...domain.job import JobId
-
-if TYPE_CHECKING:
-    from .store import Store
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +22,6 @@ class Operation:
         return self.view.ended_at is not None and self.view.ended_at < now - BULK_KEPT
 
 
-def must_work_off(store: Store, now: datetime) -> bool:
+def must_work_off(operations: Iterable[Operation], now: datetime) -> bool:
     """Say whether an operation runs, or an old one is to be deleted."""
-    return any(each.view.state is BulkState.RUNNING or each.is_old(now) for each in store.bulk.values())
+    return any(each.view.state is BulkState.RUNNING or each.is_old(now) for each in operations)

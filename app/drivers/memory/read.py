@@ -73,12 +73,15 @@ def _with_run(store: Store, shown: JobView) -> JobView:
 
 
 def _fits(store: Store, job_id: JobId, query: ListQuery) -> bool:
-    job = store.envelopes[job_id].job
+    envelope = store.envelopes[job_id]
+    job = envelope.job
     return (
         (not query.states or store.state(job_id) in query.states)
         and query.name in {None, job.name}
         and query.queue in {None, job.queue}
         and query.tenant in {None, job.tenant}
+        and (query.created_after is None or envelope.created_at >= query.created_after)
+        and (query.created_before is None or envelope.created_at < query.created_before)
     )
 
 

@@ -36,7 +36,7 @@ select (select w.due_at from outlast.waiting w
 
 
 async def due(db: Database) -> Due:
-    """Say when the next job and the next wait are due, and whether there is anything to expire, reap, release or work off."""
+    """Say when the next job and the next wait are due, and whether the sweeps would find anything to do."""
 
     async def look(conn: Raw) -> Row | None:
         return await conn.fetchrow(db.in_schema(_DUE), db.due_mark.begin(conn), db.wake_mark.begin(conn))

@@ -47,7 +47,9 @@ with page as materialized (
   cross join lateral (
     select e.* from outlast.job e left join outlast.job_name m on m.id = e.name_id and $3::text is not null
     where e.id = s.id and ($3::text is null or m.name = $3) and ($4::text is null or e.queue = $4)
-      and ($5::text is null or e.tenant = $5) offset 0) e
+      and ($5::text is null or e.tenant = $5)
+      and ($8::timestamptz is null or e.created_at >= $8) and ($9::timestamptz is null or e.created_at < $9)
+    offset 0) e
   cross join lateral ({TOKEN}) t {AROUND}
   where $6::text[] is null or t.state = any($6::text[])
   order by s.id desc limit $7)
@@ -78,11 +80,12 @@ async def list_jobs(db: Database, query: ListQuery) -> JobPage:
     candidates = await _candidates(db, query.states)
     if candidates is None:
         return JobPage(items=(), next_after=None)
-    is_filtered = bool(query.states or query.name or query.queue or query.tenant)
+    times = (query.created_after, query.created_before)
+    is_filtered = any((query.states, query.name, query.queue, query.tenant, *times))
     scanned = SCANNED if is_filtered else query.limit + 1
     sql = db.in_schema(_PAGE.replace("<candidates>", candidates))
     states = sorted(query.states) or None
-    where = (query.before, scanned, query.name, query.queue, query.tenant, states, query.limit + 1)
+    where = (query.before, scanned, query.name, query.queue, query.tenant, states, query.limit + 1, *times)
     rows = await db.run(lambda conn: conn.fetch(sql, *where))
     items = tuple(job_view(row) for row in rows if row["id"] is not None)
     if len(items) > query.limit:

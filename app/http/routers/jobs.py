@@ -80,14 +80,17 @@ async def list_jobs(
     """Give one page of jobs without payloads; `next_cursor` continues it under the same filters."""
     refuse_repeated(request, lists=frozenset({"state"}))
     tenant = visible_tenant(identity, params.tenant)
-    states = frozenset(params.state)
-    filters = (*sorted(states), params.name, params.queue, tenant)
+    jobs = params.jobs()
+    times = tuple(None if at is None else at.isoformat() for at in (jobs.created_after, jobs.created_before))
+    filters = (*sorted(jobs.states), jobs.name, jobs.queue, tenant, *(times if jobs.has_times else ()))
     page = await services.jobs.list(
         ListQuery(
-            states=states,
-            name=params.name,
-            queue=params.queue,
+            states=jobs.states,
+            name=jobs.name,
+            queue=jobs.queue,
             tenant=tenant,
+            created_after=jobs.created_after,
+            created_before=jobs.created_before,
             before=None if params.cursor is None else read_cursor(params.cursor, filters),
             limit=params.limit,
         )

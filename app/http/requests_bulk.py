@@ -1,0 +1,64 @@
+"""What callers send about bulk operations, field by field; a part of `requests`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ..domain.bulk import MOST_IDS, BulkVerdict
+from ..domain.job import MAX_PRIORITY
+from .requests import Instant, JobFilterFields, Key, Strict, UuidText, whole_number
+
+ActionWord = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
+
+
+class BulkSelector(Strict):
+    """Which jobs: some by their ids, or all that fit a filter."""
+
+    ids: list[UuidText] | None = Field(default=None, min_length=1, max_length=MOST_IDS, description="These jobs.")
+    filter: JobFilterFields | None = Field(
+        default=None, description="All jobs that fit when the operation is made. Without times, of the last 7 days."
+    )
+
+
+class BulkBody(Strict):
+    """The body of `POST /v1/bulk-operations`."""
+
+    action: ActionWord = Field(description="What is done to each job.")
+    selector: BulkSelector = Field(description="Which jobs; one of `ids` and `filter`.")
+    dry_run: bool = Field(default=False, description="Only count, and change nothing.")
+    expected_count: int | None = Field(
+        default=None, ge=0, description="How many jobs are meant: with another number nothing is done."
+    )
+    reason: Key | None = Field(default=None, description="Why; kept with the operation, and with what is cancelled.")
+    priority: int | None = Field(default=None, ge=0, le=MAX_PRIORITY, description="For `set_priority`.")
+    run_at: Instant | None = Field(default=None, description="For `reschedule`.")
+
+
+class BulkListParams(BaseModel):
+    """The query of `GET /v1/bulk-operations`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+
+
+def _verdict(value: object) -> object:
+    if not isinstance(value, str) or value not in set(BulkVerdict):
+        raise ValueError(f"must be one of {', '.join(BulkVerdict)}")
+    return BulkVerdict(value)
+
+
+class BulkItemParams(BaseModel):
+    """The query of `GET /v1/bulk-operations/{id}/items`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdict: list[Annotated[BulkVerdict, BeforeValidator(_verdict, json_schema_input_type=BulkVerdict)]] = Field(
+        default_factory=list, description="Repeat it to ask for several; without one, all jobs, undecided ones too."
+    )
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
