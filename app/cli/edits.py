@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from ..domain.bulk import BulkAction
 from ..domain.edit import JobPatch
 from ..domain.errors import RequestInvalid
 from .acting import Reason, acting
 from .instants import instant_of
 from .jobs import job_id_of, show_job
+from .many import DryRun, Many, Name, Queue, Since, States, Tenant, Until, Yes, act_on_many, is_many
 from .payload import payload_text
 from .report import say
 from .store import with_jobs
@@ -60,14 +62,40 @@ def change(
 
 
 def delete(
-    job_id: _Id,
+    job_id: Annotated[str | None, typer.Argument(help="The job's id; without one, a filter says which jobs.")] = None,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    state: States = None,
+    name: Name = None,
+    queue: Queue = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     if_match: _IfMatch = None,
     reason: Reason = None,
+    as_json: _Json = False,
     db: _Db = None,
 ) -> None:
-    """Delete a job that has ended or is held, with all that is known of it."""
+    """Delete a job that has ended or is held, with all that is known of it; or all such jobs that fit a filter."""
+    many = Many(
+        states=state,
+        name=name,
+        queue=queue,
+        tenant=tenant,
+        since=since,
+        until=until,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        as_json=as_json,
+        db=db,
+    )
+    if is_many(job_id, many) or job_id is None:
+        if if_match is not None:
+            raise RequestInvalid("--if-match is about one job", fix="leave it out")
+        act_on_many(BulkAction.DELETE, many)
+        return
     wanted, by, versions = job_id_of(job_id), acting(reason), _versions(if_match)
     if not yes:
         if not sys.stdin.isatty():

@@ -11,13 +11,15 @@ from uuid import UUID
 
 import typer
 
-from ..domain.errors import JobNotFound
+from ..domain.bulk import BulkAction
+from ..domain.errors import JobNotFound, RequestInvalid
 from ..domain.job import Enqueued, JobId
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.state import TERMINAL, State
 from ..domain.step import RetryMode, RunView
 from .acting import Reason, acting
 from .jobs_print import print_attempts, print_document, print_job, print_table
+from .many import DryRun, Many, Name, Queue, Since, States, Tenant, Until, Yes, act_on_many, is_many
 from .payload import payload_text
 from .report import FAILURE, TIMED_OUT, say
 from .store import with_jobs, with_runs
@@ -33,6 +35,7 @@ jobs = typer.Typer(no_args_is_help=True)
 _Db = Annotated[str | None, typer.Option("--db", help="Database address; OUTLAST_DATABASE_URL without it.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document a line.")]
 _Id = Annotated[str, typer.Argument(help="The job's id.")]
+_OneOfMany = Annotated[str | None, typer.Argument(help="The job's id; without one, a filter says which jobs.")]
 _POLL_SECONDS = 0.2
 _ACTOR = "cli"
 
@@ -127,13 +130,37 @@ def enqueue(
 
 @jobs.command()
 def cancel(
-    job_id: _Id,
+    job_id: _OneOfMany = None,
     *,
+    state: States = None,
+    name: Name = None,
+    queue: Queue = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
-    """Cancel a job for good, whatever it is doing."""
+    """Cancel a job for good, whatever it is doing; or all live jobs that fit a filter."""
+    many = Many(
+        states=state,
+        name=name,
+        queue=queue,
+        tenant=tenant,
+        since=since,
+        until=until,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        as_json=as_json,
+        db=db,
+    )
+    if is_many(job_id, many) or job_id is None:
+        act_on_many(BulkAction.CANCEL, many)
+        return
     wanted, by, why = job_id_of(job_id), acting(reason), reason or "cancelled from the command line"
     verdict, view = with_jobs(db, lambda control: control.cancel(wanted, reason=why, tenant=None, by=by))
     say(verdict.value)
@@ -142,8 +169,16 @@ def cancel(
 
 @jobs.command()
 def retry(
-    job_id: _Id,
+    job_id: _OneOfMany = None,
     *,
+    state: States = None,
+    name: Name = None,
+    queue: Queue = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="With a new, empty run.")] = False,
     from_step: Annotated[
         str | None, typer.Option(help="Go on from before this step: it and all recorded after it are dropped.")
@@ -152,7 +187,28 @@ def retry(
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
-    """Run a dead or cancelled job again, with fresh budgets; a held one fresh or from a step."""
+    """Run a dead or cancelled job again, with fresh budgets; a held one fresh or from a step.
+
+    Or all dead and cancelled jobs that fit a filter, each going on from what its run has recorded.
+    """
+    many = Many(
+        states=state,
+        name=name,
+        queue=queue,
+        tenant=tenant,
+        since=since,
+        until=until,
+        dry_run=dry_run,
+        yes=yes,
+        reason=reason,
+        as_json=as_json,
+        db=db,
+    )
+    if is_many(job_id, many) or job_id is None:
+        if fresh or from_step is not None:
+            raise RequestInvalid("many jobs are retried from where they are", fix="leave --fresh and --from-step out")
+        act_on_many(BulkAction.RETRY, many)
+        return
     mode = RetryMode.FRESH if fresh else RetryMode.RESUME
     wanted, by = job_id_of(job_id), acting(reason)
     view = with_jobs(db, lambda control: control.retry(wanted, mode=mode, from_step=from_step, tenant=None, by=by))

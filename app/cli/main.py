@@ -15,6 +15,7 @@ import typer
 from ..domain.errors import OutlastError
 from . import (
     audit,
+    bulk,
     database,
     dev,
     doctor,
@@ -46,7 +47,8 @@ app.add_typer(database.migrate, name="migrate", help="Bring the database schema 
 for command in (runs.watch, runs.logs, runs.fork, runs.release, edits.run_now, edits.delete, edits.duplicate):
     jobs.jobs.command()(command)
 jobs.jobs.command("set")(edits.change)
-app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, and act on them one by one.")
+app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, and act on one or on many of them.")
+app.add_typer(bulk.bulk, name="bulk", help="Follow and stop what is being done to many jobs at once.")
 app.add_typer(audit.audit, name="audit", help="See what operators did to what, and why.")
 app.add_typer(events.events, name="events", help="Emit events for runs that wait for them, and list them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 
 from ..domain.errors import (
+    CountChanged,
     DriverUnavailable,
     IdempotencyMismatch,
     JobDuplicate,
@@ -48,6 +49,7 @@ _CODES: tuple[tuple[type[OutlastError], int], ...] = (
     (IdempotencyMismatch, CONFLICT),
     (JobStateConflict, CONFLICT),
     (PreconditionFailed, CONFLICT),
+    (CountChanged, CONFLICT),
     (LeaseLost, CONFLICT),  # a worker that has left
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from ..control.audit import AuditControl
+    from ..control.bulk import BulkControl
     from ..control.events import EventControl
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
@@ -48,6 +49,19 @@ def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:
     from ..settings import Settings
 
     return asyncio.run(_with_jobs(Settings.read(database_url=db), lambda jobs, _driver: verb(jobs)))
+
+
+def with_bulk(db: str | None, verb: Callable[[BulkControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on bulk operations over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..bootstrap import quiet_telemetry
+    from ..control.bulk import BulkControl
+    from ..drivers.bulk import bulk_of
+    from ..settings import Settings
+
+    def over(driver: JobDriver) -> Awaitable[T]:
+        return verb(BulkControl(bulk_of(driver), telemetry=quiet_telemetry()))
+
+    return asyncio.run(_with_driver(Settings.read(database_url=db), over))
 
 
 def with_runs(db: str | None, verb: Callable[[RunControl], Awaitable[T]]) -> T:
