@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from app.domain.outcome import KIND_OF
+from app.drivers.bulk import BulkStore
 from app.drivers.fleet import FleetStore
 from app.drivers.outbox import OutboxStore
 from app.drivers.postgres import heartbeat
@@ -25,6 +26,7 @@ from app.outbox import passes
 from tests.conformance.runs import new_event
 from tests.faults.cuts import (
     actions,
+    bulk,
     ends,
     enqueue,
     heart,
@@ -63,6 +65,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "schedules": schedules.OPERATIONS,
     "queues": queues.OPERATIONS,
     "actions": actions.OPERATIONS,
+    "bulk": bulk.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -82,29 +85,16 @@ _CELLS = {
     "schedules": 100,
     "queues": 60,
     "actions": 260,
+    "bulk": 300,
 }
-_MODULES = (
-    actions,
-    ends,
-    enqueue,
-    heart,
-    outbox,
-    purges,
-    queues,
-    repairs,
-    runs,
-    schedules,
-    settle,
-    upkeep,
-    waits,
-    worker,
-)
+_MODULES = (actions, bulk, ends, enqueue, heart, outbox, purges, queues, repairs, runs, schedules, settle, upkeep, waits, worker)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
-    *("attempts", "audit", "close", "count_over", "count_table", "database_time", "dead_letters", "describe"),
-    *("drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history", "job_types"),
-    *("list", "listen", "now", "open", "open_heartbeat", "ping", "queue_facts", "queues", "run", "schedules"),
-    *("situation", "stage_now", "standings", "stats", "until_finished", "view", "vitals", "workers"),
+    *("attempts", "audit", "close", "count", "count_over", "count_table", "database_time", "dead_letters"),
+    *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history"),
+    *("items", "job_types", "list", "listen", "now", "open", "open_heartbeat", "operations", "ping"),
+    *("queue_facts", "queues", "run", "schedules", "situation", "stage_now", "standings", "stats"),
+    *("until_finished", "view", "vitals", "workers"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
 _PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer
@@ -156,7 +146,7 @@ async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
 def test_every_verb_that_writes_is_cut() -> None:
     verbs = {
         name
-        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore, ScheduleStore)
+        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore, ScheduleStore, BulkStore)
         for name, found in inspect.getmembers(protocol, inspect.isfunction)
         if not name.startswith("_")
     }

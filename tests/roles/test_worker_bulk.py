@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -132,7 +132,7 @@ async def test_a_store_that_is_away_is_said_and_tried_again(monkeypatch: pytest.
 
 
 async def test_old_operations_are_deleted_beside() -> None:
-    clock = ManualClock()
+    clock = ManualClock(datetime.now(UTC))
     store = MemoryDriver(clock)
     await store.open()
     made = await store.bulk.make(a_bulk(BulkAction.CANCEL))

@@ -65,7 +65,8 @@ o as (update outlast.job set run_at = $5::timestamptz where id = any(array(selec
 {NONE_REFUSED}
 """  # noqa: S608  same
 
-# A ready job is behind those that are of its new priority already: a claim does not look below numbers it is done with.
+# The locks on the rows have given the transaction its id before the numbers are drawn. A ready job is behind those that
+# are of its new priority already: a claim does not look below numbers it is done with.
 _PRIORITY_PART = f"""
 sus_rows as materialized (
   select t.job_id from outlast.suspended t
@@ -75,13 +76,14 @@ sus_rows as materialized (
 hld_rows as materialized (
   select t.job_id from outlast.held t
   where t.job_id = any(array(select id from fit where state = '{State.HELD}')) for update skip locked),
-d as (
-  delete from outlast.ready t where t.ctid = any(array(select ctid from rdy_rows)) and t.rank <> {_RANK} returning *),
+n as materialized (
+  select o.ctid, nextval('outlast.token_seq') as seq from (
+    select t.ctid from outlast.ready t
+    where t.ctid = any(array(select ctid from rdy_rows)) and t.rank <> {_RANK} order by t.rank, t.seq) o),
 rdy as (
-  insert into outlast.ready(queue, rank, {_CARRIED}, since)
-  select t.queue, {_RANK}, t.job_id, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
-    coalesce(t.since, (select j.created_at from outlast.job j where j.id = t.job_id))
-  from d t order by t.rank, t.seq),
+  update outlast.ready t set rank = {_RANK}, seq = n.seq, moved = true,
+    since = coalesce(t.since, (select j.created_at from outlast.job j where j.id = t.job_id))
+  from n where t.ctid = n.ctid),
 wai as (update outlast.waiting t set rank = {_RANK} where t.job_id = any(array(select job_id from wai_rows))),
 sus as (update outlast.suspended t set rank = {_RANK} where t.job_id = any(array(select job_id from sus_rows))),
 hld as (update outlast.held t set rank = {_RANK} where t.job_id = any(array(select job_id from hld_rows))),
