@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tests.mutants.catalogue_actions import ACTIONS
 from tests.mutants.catalogue_beside import BESIDE
+from tests.mutants.catalogue_bulk import BULK
 from tests.mutants.catalogue_looks import LOOKS
 from tests.mutants.catalogue_outbox import OUTBOX
 from tests.mutants.catalogue_purge import PURGES
@@ -320,5 +321,6 @@ TARGETS = (
     *SCHEDULES,
     *PURGES,
     *ACTIONS,
+    *BULK,
 )
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

@@ -29,7 +29,7 @@ def due(store: Store) -> Due:
             must_release=must_release(store, now),
             resume_in=_resume_in(store, now),
             has_resumed=_has_resumed(store, now),
-            must_bulk=must_work_off(store, now),
+            must_bulk=must_work_off(store.bulk.values(), now),
         )
 
 
