@@ -30,11 +30,12 @@ from .requests import (
     RetryBody,
 )
 from .requests_actions import DuplicateBody, PatchBody, ReasonBody
+from .requests_bulk import BulkBody
 from .run_answers import StreamedEvents
 
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
-    *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody),
+    *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
 )
 _TAGS = (
     {

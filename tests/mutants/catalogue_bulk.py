@@ -6,13 +6,14 @@ from tests.mutants.mutant import Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
 _STORE = "tests/conformance/test_bulk.py"
+_GOES_ON = "tests/conformance/test_bulk_goes_on.py"
 _ACTIONS = "tests/conformance/test_bulk_actions.py"
 _RACES = "tests/postgres/test_races_bulk.py"
 
 BULK = (
     Target(
         _DRIVER + "bulk_make.py",
-        (_STORE,),
+        (_STORE, _GOES_ON),
         (
             Mutant("fit: tenant", "($1::text is null or j.tenant = $1) and", "($1::text is null or true) and"),
             Mutant("fit: queue", "($3::text is null or j.queue = $3)", "($3::text is null or true)"),
@@ -32,7 +33,7 @@ BULK = (
     ),
     Target(
         _DRIVER + "bulk_acts.py",
-        (_STORE, _RACES),
+        (_STORE, _GOES_ON, _RACES),
         (
             Mutant("tenant", "i.id and ($2::text is null or j.tenant = $2)", "i.id and ($2::text is null or true)"),
             Mutant("state fits", "where state = any($3::text[]))", "where state is not null)"),
@@ -48,7 +49,7 @@ BULK = (
     ),
     Target(
         _DRIVER + "bulk_step.py",
-        (_STORE, _RACES),
+        (_STORE, _GOES_ON, _RACES),
         (
             Mutant("waits for nobody", "limit 1 for update skip locked", "limit 1 for update"),
             Mutant("one executor", "limit 1 for update skip locked", "limit 1"),
@@ -172,7 +173,7 @@ BULK = (
     ),
     Target(
         _DRIVER + "bulk_view.py",
-        (_STORE,),
+        (_STORE, _GOES_ON),
         (
             Mutant("list: tenant", "($3::text is null or tenant = $3) order", "($3::text is null or true) order"),
             Mutant(
