@@ -10,6 +10,7 @@ import pytest
 from app.domain.bulk import BulkAction, BulkState, BulkVerdict, JobFilter
 from app.domain.errors import CountChanged, RequestInvalid
 from app.domain.job import JobId
+from app.domain.outcome import Completed
 from app.domain.state import State
 from tests.support.bulk import a_bulk, dead, done, store_of, worked_off
 from tests.support.drivers import DriverEnv
@@ -69,6 +70,18 @@ async def test_without_states_an_action_takes_those_it_applies_to(env: DriverEnv
     view = await done(store, a_bulk(RETRY))
     assert view.jobs.states == {State.DEAD, State.CANCELLED}
     assert await states(env, died, waits) == [State.READY, State.READY]
+
+
+async def test_ended_jobs_are_told_apart(env: DriverEnv) -> None:
+    store = store_of(env)
+    await dead(env)
+    await env.driver.cancel(await env.enqueue(), reason="not needed")
+    finished = await env.running()
+    await env.close_attempt(finished.token, Completed())
+    for wanted in (State.DEAD, State.CANCELLED, State.DONE):
+        assert await store.count(a_bulk(BulkAction.DELETE, wanted)) == 1
+    assert await store.count(a_bulk(BulkAction.DELETE, State.DEAD, State.DONE)) == 2
+    assert await store.count(a_bulk(BulkAction.DELETE)) == 3
 
 
 async def test_ids_are_counted_where_the_action_applies_and_all_answered(env: DriverEnv) -> None:

@@ -38,11 +38,6 @@ BULK = (
             Mutant("tenant", "i.id and ($2::text is null or j.tenant = $2)", "i.id and ($2::text is null or true)"),
             Mutant("state fits", "where state = any($3::text[]))", "where state is not null)"),
             Mutant(
-                "moving is undecided",
-                "where e.id is null or e.state <> all",
-                "where e.id is null or e.state is null or e.state <> all",
-            ),
-            Mutant(
                 "by ids it fails", "case when $4::boolean then {_FAILED}", "case when not $4::boolean then {_FAILED}"
             ),
         ),

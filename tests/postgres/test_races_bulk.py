@@ -212,6 +212,21 @@ async def test_a_job_that_calls_others_is_left_while_it_moves(arena: Arena) -> N
     assert await state(arena, parent.token.job_id) is State.CANCELLED
 
 
+async def test_a_job_that_was_taken_with_its_children_is_not_looked_at_again(arena: Arena) -> None:
+    parent, child = await called(arena)
+    other = await arena.enqueue()
+    worker = await arena.register()
+    made = await over(arena, CANCEL, ids=[parent.token.job_id, other])
+    async with arena.holding() as claiming:
+        await claiming.claim_one(worker)
+        assert (await step(arena, made)).done == 1
+        assert not (await step(arena, made)).has_decided
+        await claiming.commit()
+    view = (await step(arena, made)).view
+    assert (view.state, view.done, view.changed, view.failed) == (BulkState.DONE, 2, 0, 0)
+    assert await state(arena, child.token.job_id) is State.CANCELLED
+
+
 async def test_a_dead_job_that_is_being_retried_is_left_and_then_has_changed(arena: Arena) -> None:
     job_id = await dead(arena)
     made = await over(arena, RETRY, State.DEAD)

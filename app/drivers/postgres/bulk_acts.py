@@ -16,7 +16,6 @@ VERDICT_CODES = {BulkVerdict.DONE: 0, BulkVerdict.CHANGED: 1, BulkVerdict.FAILED
 _DONE, _CHANGED, _FAILED = VERDICT_CODES.values()
 
 # Binds: $1 the batch's ids, $2 tenant, $3 states to be hit, $4 whether they were chosen by id, $5 the action's own.
-# A job that has no token in the snapshot is on its way from one bucket to another.
 OF_BATCH = f"""
 with e as materialized (
   select e.*, t.state, (select n.name from outlast.job_name n where n.id = e.name_id) as name from (
