@@ -177,6 +177,7 @@ async def test_a_bulk_cancel_ends_jobs_in_every_live_state_as_a_cancel_does(env:
     assert {detail for _, _, detail in await verdicts(env, view.id)} == {"signalled", "cancelled_before_start"}
     (row,) = await env.ledger(running.token.job_id)
     assert (row.outcome.value, row.counted) == ("cancelled", False)
+    assert (await env.describe(running.token.job_id)).counters.attempt == 0
     for key in ("r", "d", "a"):
         assert not (await env.enqueue_again(key=key)).deduped
 
@@ -199,6 +200,7 @@ async def test_a_bulk_retry_gives_fresh_budgets_and_takes_the_keys_again(env: Dr
     assert (await env.enqueue_again(key="a")).id == first
     await env.advance(2 * HOUR)
     assert await env.driver.expire() == ()
+    assert [job.deadline_in for job in await env.claim(await env.register())] == [None, None]
 
 
 async def test_a_retry_whose_key_is_taken_is_refused_and_says_by_whom(env: DriverEnv) -> None:
@@ -210,6 +212,17 @@ async def test_a_retry_whose_key_is_taken_is_refused_and_says_by_whom(env: Drive
     assert await states(env, died, free) == [State.DEAD, State.READY]
     (item,) = await store.items(view.id, verdicts=[BulkVerdict.FAILED])
     assert (item.job_id, item.code, item.detail) == (died, "JOB_DUPLICATE", str(holder))
+
+
+async def test_of_dead_jobs_with_one_key_that_is_still_kept_its_holder_takes_it(env: DriverEnv) -> None:
+    store = store_of(env)
+    first = await dead(env, key="k")
+    holder = await dead(env, key="k", dedupe_for=HOUR)
+    view = await done(store, a_bulk(RETRY, State.DEAD))
+    assert (view.done, view.failed) == (1, 1)
+    assert await states(env, first, holder) == [State.DEAD, State.READY]
+    (refused,) = await store.items(view.id, verdicts=[BulkVerdict.FAILED])
+    assert (refused.job_id, refused.detail) == (first, str(holder))
 
 
 async def test_of_dead_jobs_with_one_key_the_oldest_takes_it(env: DriverEnv) -> None:

@@ -58,6 +58,7 @@ async def test_a_cancelled_run_leaves_no_wait_behind(env: DriverEnv) -> None:
     run = await suspended(env, an_event(), a_sleep(number=1))
     view = await done(store_of(env), a_bulk(BulkAction.CANCEL, State.SUSPENDED))
     assert (view.done, await state_of(env, run.token.job_id)) == (1, State.CANCELLED)
+    assert [item.detail for item in await store_of(env).items(view.id)] == ["cancelled_while_waiting"]
     assert await waits(env, run.token.job_id) == []
     assert (await emit(env)).matched == 0
 

@@ -12,7 +12,7 @@ from app.domain.state import State
 from app.drivers.bulk import BulkStore
 from app.drivers.postgres.bulk import PostgresBulk
 from app.drivers.protocol import PurgeQuery
-from tests.conformance.runs import HOUR, SECOND, an_event, called, emit, new_event, suspended
+from tests.conformance.runs import HOUR, SECOND, a_sleep, an_event, called, emit, new_event, suspended
 from tests.postgres.arena import Arena, Seat, Started
 from tests.support.bulk import a_bulk, dead, store_of
 from tests.support.drivers import NAME
@@ -187,6 +187,19 @@ async def test_a_run_whose_wait_is_being_ended_is_left_for_the_next_round(arena:
         await emitting.commit()
     assert (await step(arena, made)).done == 1
     assert await state(arena, run.token.job_id) is State.CANCELLED
+
+
+@pytest.mark.parametrize("held", ["outlast.wait where name = 'nap'", "outlast.suspended"])
+async def test_a_run_of_which_somebody_holds_one_row_is_left_whole(arena: Arena, held: str) -> None:
+    """A sweep locks the waits that are due, and looks for their token in a statement of its own."""
+    run = await suspended(arena, an_event(), a_sleep(number=1))
+    made = await over(arena, CANCEL)
+    async with arena.holding() as holding:
+        await holding.connection.execute(f"select from {held} for update")
+        assert not (await step(arena, made)).has_decided
+        await holding.rollback()
+    assert (await step(arena, made)).done == 1
+    assert await arena.bucket(run.token.job_id) == "finished"
 
 
 async def test_an_emit_behind_a_bulk_cancel_finds_no_wait(arena: Arena) -> None:
