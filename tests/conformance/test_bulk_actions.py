@@ -108,8 +108,9 @@ async def test_a_cancelled_child_wakes_its_parent(env: DriverEnv) -> None:
 
 async def test_held_jobs_are_released(env: DriverEnv) -> None:
     job_id = await held(env)
+    later = await env.enqueue()
     view = await done(store_of(env), a_bulk(BulkAction.RELEASE))
-    assert (view.done, await claimed_in_order(env)) == (1, [job_id])
+    assert (view.done, await claimed_in_order(env)) == (1, [job_id, later])
 
 
 # --- delete
@@ -155,6 +156,16 @@ async def test_who_waits_for_a_deleted_job_is_told(env: DriverEnv) -> None:
     view = await done(store_of(env), a_bulk(DELETE, State.HELD))
     assert view.done == 1
     assert await env.driver.describe(child.token.job_id) is None
+    assert await state_of(env, parent.token.job_id) is State.READY
+
+
+async def test_who_was_not_told_of_a_child_that_is_done_is_given_its_result(env: DriverEnv) -> None:
+    parent, child = await called(env)
+    await settle(env, child, Completed(result="7"), is_child=False)
+    view = await done(store_of(env), a_bulk(DELETE, State.DONE, name=CHILD))
+    assert view.done == 1
+    history = await env.driver.history(parent.token.job_id, parent.run_id)
+    assert [step.value for step in history.steps] == ["7"]
     assert await state_of(env, parent.token.job_id) is State.READY
 
 
@@ -214,7 +225,7 @@ async def test_a_job_of_that_priority_already_keeps_its_place(env: DriverEnv) ->
     first = await env.enqueue(priority=1)
     second = await env.enqueue(priority=5)
     third = await env.enqueue(priority=1)
-    assert (await done(store_of(env), a_bulk(SET_PRIORITY, priority=1))).done == 3
+    assert (await done(store_of(env), a_bulk(SET_PRIORITY, ids=[first, second], priority=1))).done == 2
     assert await claimed_in_order(env) == [first, third, second]
 
 

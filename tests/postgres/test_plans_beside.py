@@ -54,7 +54,7 @@ BESIDE = {
     "patch: a time for a ready job": patch._TO_WAITING,
     "patch: no time for a delayed job": patch._TO_READY,
     "patch: another time": patch._RESCHEDULE,
-    "delete": delete._DELETE,
+    "delete": delete.DELETE_ONE,
     "audit": audit._EVERY,
     "audit of a target": audit._OF_TARGET,
     "audit of an actor": audit._OF_ACTOR,
