@@ -11,7 +11,7 @@ import re
 from alembic import context, op
 
 revision = "0014"
-down_revision = "0010"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 

@@ -23,8 +23,8 @@ from .openapi import render_document
 from .routers import (
     actions,
     audit,
-    dead_letters,
     bulk,
+    dead_letters,
     deploys,
     doctor,
     drain,

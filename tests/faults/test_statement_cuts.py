@@ -87,7 +87,10 @@ _CELLS = {
     "actions": 260,
     "bulk": 300,
 }
-_MODULES = (actions, bulk, ends, enqueue, heart, outbox, purges, queues, repairs, runs, schedules, settle, upkeep, waits, worker)
+_MODULES = (
+    *(     actions,     bulk,     ends,     enqueue,     heart,     outbox,     purges,     queues),
+    *(repairs, runs, schedules, settle, upkeep, waits, worker, ),
+)
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "audit", "close", "count", "count_over", "count_table", "database_time", "dead_letters"),

@@ -8,7 +8,6 @@ from ...domain.job import JobId
 from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
-from ..protocol import PurgeQuery
 from .bulk_rows import must_work_off
 from .reap import any_to_reap
 from .rows import Finished, Running, Waiting
