@@ -287,6 +287,7 @@ def build_retention(settings: Settings) -> Retention:
         source=timedelta(days=settings.source_retention_days),
         event=timedelta(days=settings.event_retention_days),
         record=timedelta(days=settings.record_retention_days),
+        audit=timedelta(days=settings.audit_retention_days),
     )
 
 

@@ -114,6 +114,7 @@ class Settings(BaseSettings):
     record_retention_days: Days = Field(
         default=90.0, description="How long reports of drains and rows of workers that have left are kept."
     )
+    audit_retention_days: Days = Field(default=365.0, description="How long the audit of operators' actions is kept.")
     purge_seconds: Seconds = Field(
         default=60.0, description="The least time between two rounds over rows that may be over, in the whole fleet."
     )

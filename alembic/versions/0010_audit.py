@@ -30,6 +30,7 @@ STATEMENTS = (
     "create index audit_target on outlast.audit(target, seq)",
     "create index audit_actor on outlast.audit(actor, seq)",
     'create index audit_at on outlast.audit("at")',
+    "insert into outlast.purge_mark(kind) values ('audit')",
 )
 
 
@@ -44,4 +45,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute(in_schema("delete from outlast.purge_mark where kind = 'audit'"))
     op.execute(in_schema("drop table outlast.audit"))

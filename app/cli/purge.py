@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..domain.errors import RequestInvalid
+from .acting import Reason, acting
 from .durations import duration
 from .jobs_print import print_rows, safe, time_of
 from .report import say
@@ -58,6 +59,7 @@ def purge(
     tenant: _Tenant = None,
     dry_run: _Dry = False,
     yes: _Yes = False,
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
@@ -67,7 +69,7 @@ def purge(
             "--state, --name and --tenant go with --older-than", fix="add --older-than 30d, or leave them out"
         )
     rule = None if older_than is None else _rule(older_than, state, name, tenant)
-    _run(rule, dry_run=dry_run, yes=yes, as_json=as_json, db=db)
+    _run(rule, dry_run=dry_run, yes=yes, reason=reason, as_json=as_json, db=db)
 
 
 @dead.command("list")
@@ -94,14 +96,17 @@ def purge_dead(
     tenant: _Tenant = None,
     dry_run: _Dry = False,
     yes: _Yes = False,
+    reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
     """Delete dead letters older than an age; they cannot be retried any more."""
-    _run(_rule(older_than, ["dead"], name, tenant), dry_run=dry_run, yes=yes, as_json=as_json, db=db)
+    _run(_rule(older_than, ["dead"], name, tenant), dry_run=dry_run, yes=yes, reason=reason, as_json=as_json, db=db)
 
 
-def _run(rule: EndedRule | None, *, dry_run: bool, yes: bool, as_json: bool, db: str | None) -> None:
+def _run(
+    rule: EndedRule | None, *, dry_run: bool, yes: bool, reason: str | None, as_json: bool, db: str | None
+) -> None:
     def steps(*, dry: bool) -> _Steps:
         return lambda control: control.over(dry=dry) if rule is None else control.ended(rule, dry=dry)
 
@@ -111,6 +116,7 @@ def _run(rule: EndedRule | None, *, dry_run: bool, yes: bool, as_json: bool, db:
         if dry_run or is_cut or not total:
             return counted, is_cut
         _confirm(total, yes=yes)
+        await control.asked(acting(reason), rule)
         return await _followed(steps(dry=False)(control), "deleted", total=total)
 
     counts, is_cut = with_purge(db, work)

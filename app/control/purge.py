@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
+from ..domain.audit import Acting, Action, Target
 from ..domain.job import JobId
 from ..domain.retention import Chore, EndedRule, Retention, TableRule
 from ..domain.snapshot import DeadGroup
 from ..domain.state import State
 from ..drivers.protocol import JobDriver
 from ..jobs.describe import published_retentions
+from .acting import entry_of
+from .outbox import ASKED
 
 # One request deletes for so long at most, and says where to go on.
 _REQUEST_SECONDS = 5.0
@@ -55,6 +58,20 @@ class PurgeControl:
         self._retention = retention or Retention()
         self._tables = tables
         self._monotonic = monotonic
+
+    async def asked(self, by: Acting, rule: EndedRule | None) -> None:
+        """Keep the row of the audit of a purge that is about to delete; without a rule, of what retention is over for.
+
+        It comes before the first step, as none of many is the purge: the outcome is that it was asked for.
+        """
+        details: dict[str, object] = {}
+        if rule is not None:
+            age = round(rule.shortest / timedelta(milliseconds=1))
+            details = {"older_than_ms": age, "states": sorted(state.value for state in rule.states), "name": rule.name}
+        tenant = None if rule is None else rule.tenant
+        entry = entry_of(by, Action.PURGE, Target.STORE, None, tenant=tenant, details=details)
+        if entry is not None:
+            await self._driver.keep_entry(entry.came_to(ASKED))
 
     async def ended(self, rule: EndedRule, *, dry: bool = False) -> AsyncIterator[PurgeStep]:
         """Delete, or count, the ended jobs that a rule names, step by step."""
@@ -107,9 +124,12 @@ class PurgeControl:
         tenant: str | None = None,
         after: JobId | None = None,
         dry: bool = False,
+        by: Acting | None = None,
     ) -> DeadPurge:
         """Delete, or count, dead letters older than an age, for a few seconds at most."""
         rule = EndedRule.older_than(older_than, states={State.DEAD}, name=name, tenant=tenant)
+        if by is not None and not dry and after is None:
+            await self.asked(by, rule)
         purged, until = 0, self._monotonic() + _REQUEST_SECONDS
         while True:
             step = await self._driver.purge_ended(rule, after=after, batch=_BATCH, dry=dry)

@@ -55,6 +55,7 @@ class Action(StrEnum):
     SCHEDULE_RESUME = "schedule.resume"
     SCHEDULE_FIRE = "schedule.fire"
     OUTBOX_REPLAY = "outbox.replay"
+    PURGE = "store.purge"
     BULK_MAKE = "bulk.make"
     BULK_ABORT = "bulk.abort"
 

@@ -1,7 +1,7 @@
 """Explain: make ordered reasons of a job's situation.
 
 Pure. Owns the order and nothing else: the job's own state, its queue, the workers there are, its turn. What keeps jobs
-back one day (limits, rates, a queue's own bounds) is one more source here, between queue and fleet. Called by control.
+back one day (limits, rates) is one more source here, between queue and fleet. Called by control.
 """
 
 from __future__ import annotations

@@ -9,19 +9,29 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from .explain_state import instant
-from .reason import MOST_AHEAD, Reason, ReasonCode, Situation
+from .reason import MOST_AHEAD, PauseView, Reason, ReasonCode, Situation
 from .snapshot import WorkerView
 from .state import State
 
 
 def of_queue(situation: Situation) -> Iterator[Reason]:
     """Give what the job's queue says."""
-    pause, queue = situation.pause, situation.job.queue
-    if pause is None:
-        return
+    queue, most = situation.job.queue, situation.concurrency
+    if situation.pause is not None:
+        yield _paused(situation.pause, queue)
+    if most is not None and situation.running >= most:
+        yield Reason(
+            code=ReasonCode.QUEUE_AT_LIMIT,
+            text=f"{situation.running} jobs of the queue {queue!r} run, and {most} may",
+            facts={"queue": queue, "running": situation.running, "concurrency": most},
+            repair=f"PATCH /v1/queues/{queue} with a higher `concurrency` lets more of them run",
+        )
+
+
+def _paused(pause: PauseView, queue: str) -> Reason:
     until = "" if pause.until is None else f" until {instant(pause.until)}"
     why = f": {pause.reason}" if pause.reason else ""
-    yield Reason(
+    return Reason(
         code=ReasonCode.QUEUE_PAUSED,
         text=f"the queue {queue!r} is paused{until} by {pause.by} since {instant(pause.at)}{why}",
         facts={"queue": queue, "by": pause.by, "since": pause.at, "until": pause.until, "reason": pause.reason},

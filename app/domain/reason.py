@@ -49,6 +49,7 @@ class ReasonCode(StrEnum):
     WAITS_FOR_CHILD = "waits_for_child"
     WOKEN = "woken"
     QUEUE_PAUSED = "queue_paused"
+    QUEUE_AT_LIMIT = "queue_at_limit"
     NO_WORKERS = "no_workers"
     QUEUE_NOT_SERVED = "queue_not_served"
     WORKERS_DRAINING = "workers_draining"
@@ -76,7 +77,7 @@ def _rule(code: ReasonCode, kind: ReasonKind, when: str, *facts: str) -> ReasonR
 
 _C, _K = ReasonCode, ReasonKind
 
-# In the order in which reasons are given. What a limit, a rate or a queue's own bound keeps back joins after the pause.
+# In the order in which reasons are given. What a limit or a rate keeps back joins after the queue's own.
 REASON_RULES: tuple[ReasonRule, ...] = (
     _rule(_C.RUNNING, _K.STATE, "a worker runs it", "worker_id", "host", "since", "lease_until", "heartbeat_age_ms"),
     _rule(_C.DONE, _K.STATE, "it has completed", "finished_at"),
@@ -95,6 +96,7 @@ REASON_RULES: tuple[ReasonRule, ...] = (
     _rule(_C.WAITS_FOR_CHILD, _K.STATE, "its run waits for another job", "step", "since", "child_id"),
     _rule(_C.WOKEN, _K.STATE, "what its run waited for is over, and no worker has made it ready yet"),
     _rule(_C.QUEUE_PAUSED, _K.QUEUE, "its queue is paused", "queue", "by", "since", "until", "reason"),
+    _rule(_C.QUEUE_AT_LIMIT, _K.QUEUE, "as many jobs of its queue run as may", "queue", "running", "concurrency"),
     _rule(_C.NO_WORKERS, _K.FLEET, "no worker lives"),
     _rule(_C.QUEUE_NOT_SERVED, _K.FLEET, "no live worker serves its queue", "queue", "served"),
     _rule(_C.WORKERS_DRAINING, _K.FLEET, "all workers of its queue are leaving", "queue", "workers"),
@@ -154,13 +156,16 @@ class Situation:
 
     `is_claimable` is the claim's own word: a worker that serves queue, name and version, and has nothing else to do,
     would take it. `ahead` counts the jobs before it in its queue, up to `MOST_AHEAD`. `published` is the code version
-    that published its job type last.
+    that published its job type last. `concurrency` is how many jobs of its queue may run at once, `running` how many
+    do, counted only where that is limited.
     """
 
     at: datetime
     job: JobView
     is_claimable: bool
     pause: PauseView | None = None
+    concurrency: int | None = None
+    running: int = 0
     pin: PinView | None = None
     ahead: int = 0
     published: str | None = None

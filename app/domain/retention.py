@@ -37,6 +37,7 @@ class Chore(StrEnum):
     EVENTS = "events"
     DRAINS = "drains"
     WORKERS = "workers"
+    AUDIT = "audit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class Retention:
     """How long everything is kept that is over. `done` also holds for cancelled jobs.
 
     `source` is how long a published row of the outbox is remembered, `record` is for reports of drains and rows of
-    workers that have left.
+    workers that have left, `audit` for what operators did.
 
     Raises:
         SettingsInvalid: a source would be forgotten before its job.
@@ -92,6 +93,7 @@ class Retention:
     source: timedelta = SOURCE_KEPT
     event: timedelta = timedelta(days=30)
     record: timedelta = timedelta(days=90)
+    audit: timedelta = timedelta(days=365)
     by_name: Mapping[str, timedelta] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,6 +145,8 @@ class Retention:
                 return self.record
             case Chore.WORKERS:
                 return max(self.record, self.ended.shortest + WORKER_MARGIN)
+            case Chore.AUDIT:
+                return self.audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from .documents import JOB_ID, PROBLEMS
 from .problems import MEDIA_TYPE, STATUS
 from .requests import (
     CancelBody,
+    DeadPurgeBody,
     EnqueueBody,
     EventBody,
     ForkBody,
@@ -36,6 +37,7 @@ from .run_answers import StreamedEvents
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
+    DeadPurgeBody,
 )
 _TAGS = (
     {

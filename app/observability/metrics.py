@@ -222,7 +222,11 @@ class Metrics:
             "outlast_wakeup_mode", "1 for how the worker learns of work: listen, polling.", ["mode"], registry=own
         )
         self.drain_phase = Gauge("outlast_drain_phase", "0 not draining, 1 accept, 2 inflight, 3 close.", registry=own)
+        self._count_the_rest()
 
+    def _count_the_rest(self) -> None:
+        """Count what is not attempts: rows of the outbox, what is purged, schedules, bulk operations."""
+        own = self.registry
         self._outbox_rows = Counter(
             "outlast_outbox_rows_total", "Rows of the outbox by how they ended.", ["end"], registry=own
         )

@@ -31,7 +31,7 @@ from tests.support.drivers import NAME, DriverEnv, PostgresEnv, new_id
 
 MINUTE = timedelta(minutes=1)
 # What stays of a job that is gone: who ran and drained, job types, what operators did, promises about its work.
-_STAYS = {"job_name", "audit", "worker", "live_key", "source"}
+_STAYS = {"job_name", "audit", "worker", "live_key", "source", "purge_mark"}
 
 
 def _entry(job_id: JobId) -> AuditEntry:

@@ -8,11 +8,9 @@ from app.domain.job import ClaimedJob
 from app.domain.outcome import Cancelled, CancelVerdict, Completed, Retried
 from app.domain.state import State
 from app.domain.step import RetryMode
-from app.drivers.protocol import PurgeQuery
 from tests.conformance.runs import (
     CHILD,
     HOUR,
-    MINUTE,
     SECOND,
     a_call,
     a_child,
@@ -90,10 +88,9 @@ async def test_a_cancel_of_a_cancelled_job_keeps_it(env: DriverEnv) -> None:
     assert await waits(env, held.token.job_id) == ["call"]
 
 
-async def test_a_purge_of_the_child_in_between_leaves_it_failed(env: DriverEnv) -> None:
-    held, _ = await gone_on(env)
-    await env.advance(2 * MINUTE)
-    assert await env.driver.purge(PurgeQuery(state=State.DEAD, older_than=MINUTE)) == 1
+async def test_a_child_that_is_deleted_in_between_stays_failed(env: DriverEnv) -> None:
+    held, child = await gone_on(env)
+    await env.driver.delete(child.token.job_id)
     await env.driver.cancel(held.token.job_id, reason="stop")
     await env.driver.retry(held.token.job_id)
     wait = await the_wait(env, held.token.job_id)

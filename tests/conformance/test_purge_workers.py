@@ -1,14 +1,16 @@
-"""Rows of workers that have left, and reports of drains: kept for their retention, and while some row names them."""
+"""Rows of workers that have left, drain reports, the audit: kept for their retention, and while a row needs them."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from app.domain.audit import Action, AuditQuery
 from app.domain.drain import DrainReport
 from app.domain.job import WorkerId
 from app.domain.outcome import Completed, DeadLettered
 from app.domain.retention import Chore, Retention
 from app.domain.state import DeadReason
+from tests.support.audit import an_entry
 from tests.support.drivers import ERROR, DriverEnv, new_job
 
 DAY = timedelta(days=1)
@@ -134,3 +136,14 @@ async def test_a_worker_stays_while_a_report_of_its_drain_names_it(env: DriverEn
     assert [view.worker_id for view in await env.driver.drains(limit=10)] == [worker]
     await env.advance(5 * DAY)
     assert await tidied(env, Retention(record=9 * DAY)) == 1
+
+
+async def test_the_audit_goes_after_its_retention_row_by_row(env: DriverEnv) -> None:
+    for age in (0, 1):
+        await env.driver.keep_entry(an_entry(Action.QUEUE_PAUSE, None, actor=f"day {age}"))
+        await env.advance(DAY)
+    await env.advance(364 * DAY - SECOND)
+    assert await env.driver.count_over(Chore.AUDIT, Retention()) == 1
+    assert (await env.driver.tidy(Chore.AUDIT, Retention())).deleted == 1
+    assert [row.actor for row in (await env.driver.audit(AuditQuery())).items] == ["day 1"]
+    assert await env.driver.count_over(Chore.AUDIT, Retention(audit=DAY)) == 1

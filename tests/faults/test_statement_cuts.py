@@ -88,8 +88,8 @@ _CELLS = {
     "bulk": 300,
 }
 _MODULES = (
-    *(     actions,     bulk,     ends,     enqueue,     heart,     outbox,     purges,     queues),
-    *(repairs, runs, schedules, settle, upkeep, waits, worker, ),
+    *(actions, bulk, ends, enqueue, heart, outbox, purges, queues),
+    *(repairs, runs, schedules, settle, upkeep, waits, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {

@@ -69,7 +69,7 @@ async def test_a_parameter_that_is_given_twice_is_refused_by_name(api: Api, oper
         name, value = parameter["name"], FITTING[parameter["name"]]
         others = [pair for pair in needed if pair[0] != name]
         once = await api.client.request(method, path, params=[(name, value), *others])
-        assert once.status_code in {200, 400, 409}, name
+        assert once.status_code in {200, 400, 404, 409}, name
         twice = await api.client.request(method, path, params=[*[(name, value)] * 2, *others])
         assert code_of(twice) == (422, "REQUEST_INVALID"), name
         assert twice.json()["errors"] == [{"in": "query", "pointer": f"/{name}", "detail": "is given twice"}]

@@ -110,8 +110,6 @@ CLAIM = Target(
         Mutant(
             "claims of limited queues are told apart", "job._replace(is_limited=True) if seq in limited else job", "job"
         ),
-        Mutant("name is known", "r.name_id = any($4::int[]) and ", "cardinality($4::int[]) >= 0 and "),
-        Mutant("room for jobs that run alone", "r.crashes + 1 < coalesce(", "r.crashes < coalesce("),
         Mutant("mark", "(r.rank, r.seq) > (g.rank, g.seq) and "),
         Mutant("end of a stretch", " and r.rank < g.ends"),
         Mutant("heads of the right queue", "where g.queue = s.queue limit", "limit"),

@@ -13,7 +13,8 @@ CLAIMABLE = Target(
         *("tests/postgres/test_plans.py", "tests/postgres/test_races_claim.py", "tests/postgres/test_buffers.py"),
     ),
     (
-        Mutant("queue not paused", "q.name = {queue} and q.paused_at is not null", "false"),
+        Mutant("a queue that is paused or full", "q.name = {queue} and ({PAUSED} or {PLACES} = 0)", "false"),
+        Mutant("a queue that is full", "({PAUSED} or {PLACES} = 0)", "({PAUSED})"),
         Mutant("name is known", "r.name_id = any({names}) and (", "cardinality({names}) >= 0 and ("),
         Mutant("room for jobs that run alone", "r.crashes + 1 < coalesce(", "r.crashes < coalesce("),
     ),
@@ -23,7 +24,7 @@ EXPLAIN = Target(
     _DRIVER + "explain.py",
     ("tests/conformance/test_explain.py",),
     (
-        Mutant("open queue", '{not_paused("e.queue")} and '),
+        Mutant("open queue", '{is_open("e.queue")} and '),
         Mutant("a token that is ready", '{fits("array[r.name_id]", "true")}', "true"),
         Mutant("ahead of it", "and (x.rank, x.seq) < (r.rank, r.seq) "),
         Mutant("in its own queue", "x.queue = r.queue and "),

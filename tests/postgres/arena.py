@@ -75,7 +75,9 @@ class Seat(DriverEnv):
         self.pid: int = connection.get_server_pid()
         self._transaction = connection.transaction()
 
-    async def begin(self) -> None:
+    async def begin(self, isolation: str | None = None) -> None:
+        if isolation is not None:
+            self._transaction = self.connection.transaction(isolation=isolation)
         await self._transaction.start()
 
     async def commit(self) -> None:
@@ -146,10 +148,10 @@ class Arena(PostgresEnv):
         self._watcher: Any = None
 
     @asynccontextmanager
-    async def holding(self) -> AsyncIterator[Seat]:
+    async def holding(self, *, isolation: str | None = None) -> AsyncIterator[Seat]:
         """Give a seat in an open transaction; what it did is rolled back unless it was committed."""
         seat = await self._seat()
-        await seat.begin()
+        await seat.begin(isolation)
         try:
             yield seat
         finally:

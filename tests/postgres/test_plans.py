@@ -87,7 +87,7 @@ GROWING |= {"step", "wait", "suspended", "event", "progress", "run_line", "audit
 # What runs in the whole fleet is little, and this is asked once in a lease.
 READ_WHOLE = {"reconcile": {"running"}, "due": {"running"}, "events": {"event"}}
 # What runs of a queue is counted where the queue lets only so many of its jobs run, and for no other: `test_limits`.
-READ_WHOLE |= {verb: {"running"} for verb in CLAIMS}
+READ_WHOLE |= {verb: {"running"} for verb in (*CLAIMS, "explain")}
 
 
 @pytest.fixture

@@ -152,6 +152,6 @@ async def test_a_fork_beside_a_purge_has_its_whole_history(arena: Arena) -> None
         return await seat.driver.fork(held.token.job_id, new_id=new_id())
 
     forked = await (await arena.start(fork)).result()
-    assert purged == [1]
+    assert sum(purged) == purged[0] == 1
     assert await steps(arena, forked.id) == ["load"]
     assert await arena.driver.describe(held.token.job_id) is None

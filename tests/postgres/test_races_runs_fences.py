@@ -236,7 +236,7 @@ async def test_a_fork_repeated_while_the_first_is_under_way_makes_one_job(arena:
     held = await arena.running()
     assert await arena.driver.record_step(held.token, a_step())
     forked = new_id()
-    async with arena.holding() as first:
+    async with arena.holding(isolation="repeatable_read") as first:
         made = await first.driver.fork(held.token.job_id, new_id=forked)
         again = await arena.start(lambda seat: seat.driver.fork(held.token.job_id, new_id=forked))
         await again.is_blocked_by(first)

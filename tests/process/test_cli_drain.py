@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from app.cli.acting import actor
 from app.domain.drain import DrainShown
 from tests.process.conftest import Outlast
 from tests.support.processes import DRAIN, LONG_LEASE, Fleet, Service, eventually
@@ -81,7 +82,7 @@ async def test_a_worker_is_listed_asked_to_leave_by_its_id_and_waited_for(
     assert (listed["running"], listed["drain_phase"]) == (1, None)
     assert "running" in (await asyncio.to_thread(cli, "workers", "list")).out
     ended = (await asyncio.to_thread(cli, "workers", "drain", listed["id"], "--wait", "--json")).document()
-    assert (ended["drain_asked_by"], ended["drain_reason"]) == ("cli", "asked for by cli")
+    assert (ended["drain_asked_by"], ended["drain_reason"]) == (actor(), f"asked for by {actor()}")
     assert ended["closed_at"] is not None
     assert await worker.gone() == 0
     again = await asyncio.to_thread(cli, "workers", "drain", listed["id"], "--wait", "--json")
@@ -117,7 +118,7 @@ async def test_a_worker_that_was_lost_is_not_said_to_have_left(fleet: Fleet, sto
 
 
 async def _is_asked(store: Store) -> bool:
-    return (await store.driver.workers())[0].drain_asked_by == "cli"
+    return (await store.driver.workers())[0].drain_asked_by == actor()
 
 
 def test_while_the_store_is_away_the_worker_itself_is_to_be_asked(outlast: Outlast) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.cli.acting import actor
 from tests.process.conftest import Outlast
 from tests.support.drivers import new_job
 from tests.support.store import store_on
@@ -42,7 +43,7 @@ def test_a_queue_is_paused_for_a_while_until_a_time_and_for_good(cli: Outlast) -
     (document,) = cli("queues", "pause", "mail", "--until", "30m", "--reason", "moves", "--json").documents()
     ends = datetime.fromisoformat(str(document["paused_until"]))
     assert timedelta(minutes=28) < ends - datetime.now(UTC) <= timedelta(minutes=30)
-    assert document["paused_by"] == "cli"
+    assert document["paused_by"] == actor()
     later = (datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0)
     cli("queues", "pause", "mail", "--until", later.isoformat())
     assert f"paused by cli until {later:%Y-%m-%dT%H:%M:%SZ}" in cli("queues", "list").out

@@ -28,7 +28,9 @@ def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation |
             at=now,
             job=replace(job, payload=None, result=None),
             is_claimable=ready is not None and _is_claimable(store, job_id, ready, now),
-            pause=_pause(store, job.queue),
+            pause=_pause(store, job.queue, now),
+            concurrency=(most := store.concurrency.get(job.queue)),
+            running=0 if most is None else store.running_of(job.queue),
             pin=None if ready is None else _pin(ready),
             ahead=0 if ready is None else _ahead(store, job_id, ready),
             published=None if published is None else published.code_version,
@@ -44,9 +46,9 @@ def _is_claimable(store: Store, job_id: JobId, ready: Ready, now: datetime) -> b
     return has_place and fits(store, job_id, frozenset({job.name}), version, alone_ok=True)
 
 
-def _pause(store: Store, queue: str) -> PauseView | None:
-    found = store.pauses.get(queue)
-    return None if found is None else PauseView(at=found.at, by=found.by, reason=found.reason)
+def _pause(store: Store, queue: str, now: datetime) -> PauseView | None:
+    found = store.pause_of(queue, now)
+    return None if found is None else PauseView(at=found.at, by=found.by, reason=found.reason, until=found.until)
 
 
 def _pin(ready: Ready) -> PinView | None:

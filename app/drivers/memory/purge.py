@@ -111,6 +111,8 @@ def _over(store: Store, chore: Chore, retention: Retention, at: datetime) -> Ite
             yield from (partial(store.drains.pop, worker) for worker in drains)
         case Chore.WORKERS:
             yield from (partial(store.workers.pop, worker) for worker in _unnamed(store, since))
+        case Chore.AUDIT:
+            yield from (partial(store.audit.remove, row) for row in store.audit if row.at < since)
 
 
 def _is_over(store: Store, job_id: JobId, rule: EndedRule, at: datetime) -> bool:

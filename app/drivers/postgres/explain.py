@@ -16,6 +16,7 @@ from .buckets import FIRST_RANK
 from .claimable import fits, is_open
 from .database import Database, Raw, Row
 from .describe import describe_on
+from .queues import PAUSED
 from .workers import workers_on
 
 _READY = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes from outlast.ready r"
@@ -23,7 +24,10 @@ _READY = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes from out
 # A worker that serves queue, name and version knows the token's name, whichever it is, and can be one that is idle.
 # Where no token is ready there is no name to be known, and the answer is null.
 _PLACE = f"""
-select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, y.code_version as published,
+select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, q.paused_until, q.concurrency,
+  y.code_version as published, {PAUSED} as is_paused,
+  case when q.concurrency is not null then (
+    select count(*) from outlast.running r where r.queue = q.name) end as in_queue,
   {is_open("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
   (select count(*) from (
     select from outlast.ready x
@@ -62,6 +66,8 @@ def _situation(job: JobView, place: Row, workers: tuple[WorkerView, ...]) -> Sit
         job=replace(job, payload=None, result=None),
         is_claimable=bool(place["is_claimable"]),
         pause=_pause(place),
+        concurrency=place["concurrency"],
+        running=place["in_queue"] or 0,
         pin=_pin(place),
         ahead=place["ahead"],
         published=place["published"],
@@ -70,9 +76,10 @@ def _situation(job: JobView, place: Row, workers: tuple[WorkerView, ...]) -> Sit
 
 
 def _pause(place: Row) -> PauseView | None:
-    if place["paused_at"] is None:
+    if not place["is_paused"]:
         return None
-    return PauseView(at=place["paused_at"], by=place["paused_by"], reason=place["pause_reason"])
+    by, reason, until = place["paused_by"], place["pause_reason"], place["paused_until"]
+    return PauseView(at=place["paused_at"], by=by, reason=reason, until=until)
 
 
 def _pin(place: Row) -> PinView | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import asyncpg
+
 from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound
 from ...domain.job import LANE_NEW, Enqueued, JobId, RunId
@@ -73,6 +75,12 @@ async def fork(
     run_id = RunId(uuid4())
 
     async def once(conn: Raw) -> RunId | None:
+        try:
+            return await look(conn)
+        except asyncpg.SerializationError:
+            return await look(conn)  # the same fork was committed meanwhile: this snapshot has it
+
+    async def look(conn: Raw) -> RunId | None:
         async with conn.transaction(isolation="repeatable_read"):
             source = await conn.fetchrow(db.in_schema(_SOURCE), job_id, tenant, from_step)
             if source is None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...control.represent_purge import dead_group_document, dead_purge_document
+from ...domain.audit import Acting
 from ...domain.job import JobId
 from ..answers_dead import DeadLetterList, DeadLetterPurge
 from ..body import read_body, refuse_request_key
@@ -70,5 +71,6 @@ async def purge_dead_letters(request: Request, services: Services, identity: Ope
         tenant=identity.tenant,
         after=None if asked.after is None else JobId(asked.after),
         dry=asked.dry_run,
+        by=Acting(actor=identity.name),
     )
     return reply(dead_purge_document(done, dry=asked.dry_run))

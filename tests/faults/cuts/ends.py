@@ -113,13 +113,14 @@ class CallFailed(CallOver):
 
 
 class EndOfRun(CallOver):
-    """A run that is over leaves no wait, whatever it still waited for; one that was cancelled takes its child along."""
+    """A run that is over leaves no wait; a cancelled one keeps what it has gone on from, and takes its child along."""
 
     name = "settle completed, with waits left"
     outcome: ClassVar[Outcome] = Completed(result="1")
     after: ClassVar[State] = State.DONE
     childs: ClassVar[State] = State.SUSPENDED
     second: ClassVar[SettleAnswer] = SettleAnswer.REAPED
+    waits: ClassVar[int] = 0
 
     async def arrange(self) -> None:
         await super().arrange()
@@ -145,7 +146,7 @@ class EndOfRun(CallOver):
         view = await self.straight.describe(self.job.token.job_id)
         assert view is not None
         assert view.state is self.after
-        assert await self.count("wait", "job_id = $1", view.id) == 0
+        assert await self.count("wait", "job_id = $1", view.id) == self.waits
         child = await self.straight.describe(self.child.token.job_id)
         assert child is not None
         assert child.state is self.childs
@@ -157,6 +158,7 @@ class CancelledRun(EndOfRun):
     after = State.CANCELLED
     childs = State.CANCELLED
     second = SettleAnswer.CANCELLED
+    waits = 1  # the run has gone on from it: a retry is to meet it again
 
 
 ENDS: tuple[type[Operation], ...] = (HandBack, HoldForCode, CallOver, CallFailed, EndOfRun, CancelledRun)
