@@ -59,7 +59,7 @@ def version_of(view: JobView) -> str:
     claim = view.claim
     facts = (
         view.state.value,
-        view.state_reason,
+        str(view.state_reason),  # a word, whether or not the store gives a member for it
         view.counters,
         view.max_attempts,
         view.priority,

@@ -46,8 +46,8 @@ def test_a_queue_is_paused_for_a_while_until_a_time_and_for_good(cli: Outlast) -
     assert document["paused_by"] == actor()
     later = (datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0)
     cli("queues", "pause", "mail", "--until", later.isoformat())
-    assert f"paused by cli until {later:%Y-%m-%dT%H:%M:%SZ}" in cli("queues", "list").out
-    assert cli("queues", "pause", "mail").err.strip() == "mail: paused by cli"
+    assert f"paused by {actor()} until {later:%Y-%m-%dT%H:%M:%SZ}" in cli("queues", "list").out
+    assert cli("queues", "pause", "mail").err.strip() == f"mail: paused by {actor()}"
     assert cli("queues", "resume", "mail").err.strip() == "mail: open"
 
 

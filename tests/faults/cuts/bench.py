@@ -70,6 +70,11 @@ class Bench:
         async with self.caller.connect() as connection:
             await connection.exec_driver_sql("select 1")
 
+    def forget(self) -> None:
+        """Let the process keep no job in mind that an operation before had called: it would ask for it, once."""
+        called = cast("Any", self.driver)._db.called
+        called.drop(called.now())
+
     async def fingerprint(self) -> str:
         """Give what is stored, in both databases, as one text."""
         return f"{await _fingerprint(self.straight)} {await _fingerprint(self.apart)}"

@@ -131,6 +131,7 @@ class Cell:
 async def statements_of(bench: Bench, kind: type[Operation]) -> list[str]:
     """Play an operation without a cut; gives its statements. What is true after a cut must be true without one."""
     operation = kind(bench)
+    bench.forget()
     async with operation.stack:
         await operation.arrange()
         await bench.warm()
@@ -148,6 +149,7 @@ async def play(bench: Bench, kind: type[Operation], at: int, cut: Cut | Limit, s
     """Play one cell; fails where a rule is broken, and where the cut was never made."""
     operation = kind(bench)
     operation.is_cut = True
+    bench.forget()
     async with operation.stack:
         await operation.arrange()
         await bench.warm()
