@@ -20,10 +20,10 @@ dev: $(VENV)/.ok ## start the whole service on a PostgreSQL of its own
 	@exec $(BIN)/outlast dev $(ARGS)
 
 test: $(VENV)/.ok ## run every test but the long ones
-	@exec $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@exec $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 pooled: $(VENV)/.ok ## run what a driver must do once more behind a pooler (apt install pgbouncer)
-	@exec $(BIN)/python -m pytest -n 2 --dist worksteal -m pooled $(ARGS)
+	@exec $(BIN)/python -m pytest -n 4 --dist worksteal -m pooled $(ARGS)
 
 check: $(VENV)/.ok ## lint, formatting, types and import arrows
 	$(BIN)/ruff check
@@ -36,7 +36,7 @@ fix: $(VENV)/.ok ## mend what can be mended by machine
 	$(BIN)/ruff format
 
 soak: $(VENV)/.ok ## run the long tests: many seeds, minutes of load
-	@exec $(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(ARGS)
+	@exec $(BIN)/python -m pytest -n 4 --dist worksteal -m soak $(ARGS)
 
 mutants: $(VENV)/.ok ## change the driver's statements on purpose and name the changes no test notices
 	@exec $(BIN)/python -m tests.mutants $(ARGS)

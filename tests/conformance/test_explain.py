@@ -9,12 +9,14 @@ from app.domain.explain import explain
 from app.domain.explain_fleet import serving
 from app.domain.job import JobId
 from app.domain.outcome import Cancelled, Completed, Held, Interrupted, Outcome, Retried, Snoozed, Suspended
+from app.domain.queue import QueueChange
 from app.domain.reason import MOST_AHEAD, REASON_RULES, Explanation, ReasonCode
 from app.domain.step import NewWait, Place, StepKind
 from tests.conformance.versions import diverged, fleet, handed_back, held_for
 from tests.support.drivers import ERROR, NAME, QUEUE, DriverEnv, new_id, new_job
 
 MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
 FACTS = {rule.code: rule.facts for rule in REASON_RULES}
 
 
@@ -100,6 +102,32 @@ async def test_a_paused_queue_says_by_whom_and_blocks(env: DriverEnv) -> None:
     assert reason.facts == {"queue": QUEUE, "by": "ops", "since": env.now(), "until": None, "reason": "mail moves"}
     await env.driver.resume_queue(QUEUE)
     assert codes(await why(env, job_id)) == ["next"]
+
+
+async def test_a_pause_that_ends_by_itself_says_when_and_then_nothing(env: DriverEnv) -> None:
+    await env.register(names=(NAME,))
+    job_id = await env.enqueue()
+    await env.driver.pause_queue(QUEUE, by="ops", until=env.now() + SECOND)
+    (reason,) = (await why(env, job_id)).reasons
+    assert reason.facts["until"] == env.now() + SECOND
+    await env.advance(SECOND)
+    assert codes(await why(env, job_id)) == ["next"]
+
+
+async def test_a_queue_of_which_as_many_run_as_may_blocks(env: DriverEnv) -> None:
+    worker = await env.register(names=(NAME,))
+    await env.driver.set_queue(QUEUE, QueueChange(concurrency=1))
+    job_id = await env.enqueue()
+    assert codes(await why(env, job_id)) == ["next"]
+    held = await env.claim_one(worker)
+    waiting = await env.enqueue()
+    explained = await why(env, waiting)
+    assert (explained.is_runnable, codes(explained)) == (False, ["queue_at_limit"])
+    assert explained.reasons[0].facts == {"queue": QUEUE, "running": 1, "concurrency": 1}
+    assert await env.claim(worker) == ()
+    await env.close_attempt(held.token, Completed(result=None))
+    assert (await why(env, waiting)).is_runnable
+    assert len(await env.claim(worker)) == 1
 
 
 async def test_a_running_job_says_where(env: DriverEnv) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from app.domain.outbox import RELAY_LEASE, OutboxId, Pass, Refusal
 from tests.support.outbox import BATCH, Outbox, ids, new_relay
 
@@ -65,6 +67,36 @@ async def test_a_release_hands_back_everything_at_once(outbox: Outbox) -> None:
     await outbox.store.claim(relay, 2)
     assert await outbox.store.release(relay) == 2
     assert sorted(ids((await outbox.store.claim(new_relay(), BATCH)).rows)) == sorted(staged)
+
+
+async def test_a_release_hands_back_what_a_look_has_passed(outbox: Outbox) -> None:
+    staged, relay = [await outbox.staged() for _ in range(3)], new_relay()
+    assert len((await outbox.store.claim(relay, BATCH)).rows) == 3
+    assert (await outbox.store.claim(relay, BATCH)).rows == ()
+    assert await outbox.store.release(relay) == 3
+    assert sorted(ids((await outbox.store.claim(relay, BATCH)).rows)) == sorted(staged)
+
+
+async def test_rows_rest_for_their_claimant_alone(outbox: Outbox) -> None:
+    staged = OutboxId(await outbox.staged())
+    lost, present = new_relay(), new_relay()
+    await outbox.store.claim(lost, BATCH)
+    await outbox.env.advance(RELAY_LEASE)
+    await outbox.store.recover()
+    await outbox.store.claim(present, BATCH)
+    assert await outbox.store.defer(lost, [staged]) == 0
+    assert await outbox.store.defer(present, [staged]) == 1
+    assert (await outbox.view()).deferred == 1
+
+
+async def test_a_row_that_rested_was_never_published_however_old_it_is(outbox: Outbox) -> None:
+    staged, relay = OutboxId(await outbox.staged()), new_relay()
+    await outbox.store.claim(relay, BATCH)
+    assert await outbox.store.defer(relay, [staged]) == 1
+    await outbox.env.advance(timedelta(days=91))
+    await outbox.store.recover()
+    (row,) = (await outbox.store.claim(relay, BATCH)).rows
+    assert (row.id, row.is_stale) == (staged, False)
 
 
 async def test_ended_rows_are_gone(outbox: Outbox) -> None:

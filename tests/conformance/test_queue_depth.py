@@ -39,6 +39,16 @@ async def test_ready_and_delayed_jobs_count_and_the_next_is_refused(env: DriverE
     assert (facts.depth, facts.max_depth, facts.is_full) == (2, 2, True)
 
 
+async def test_jobs_of_other_queues_do_not_count(env: DriverEnv) -> None:
+    await env.driver.set_queue("mail", TWO)
+    for _ in range(2):
+        await env.enqueue(queue="other")
+        await env.enqueue(queue="other", delay=HOUR)
+    await env.enqueue(queue="mail")
+    await env.enqueue(queue="mail", delay=HOUR)
+    assert await depth(env) == 2
+
+
 async def test_a_job_that_is_claimed_or_cancelled_makes_room(env: DriverEnv) -> None:
     await env.driver.set_queue("mail", TWO)
     first, _ = await env.enqueue(queue="mail"), await env.enqueue(queue="mail", delay=HOUR)

@@ -42,6 +42,15 @@ async def test_no_more_of_a_queue_run_than_may_whoever_claims(env: DriverEnv) ->
     assert (facts.running, facts.concurrency, facts.is_at_limit) == (2, 2, True)
 
 
+async def test_a_limit_that_is_taken_away_leaves_a_pause_alone(env: DriverEnv) -> None:
+    await env.driver.pause_queue("mail", by="ops")
+    await env.driver.set_queue("mail", TWO)
+    await env.driver.set_queue("mail", QueueChange(concurrency=None))
+    facts = await env.driver.queue_facts("mail")
+    assert facts.pause is not None
+    assert (facts.pause.by, facts.concurrency) == ("ops", None)
+
+
 async def test_a_claim_says_which_of_its_jobs_have_places(env: DriverEnv) -> None:
     await env.driver.set_queue("mail", TWO)
     await env.enqueue(queue="mail")

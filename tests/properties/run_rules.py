@@ -10,6 +10,7 @@ from hypothesis.stateful import precondition, rule
 
 from app.domain.event import EventId, NewEvent
 from app.domain.job import JobId
+from app.domain.snapshot import Expired
 from app.domain.state import State
 from app.domain.step import NewNotes, NewStep, RetryMode, RunHistory
 from tests.properties.driver_model import MOST_JOBS, DriverModel, names_in, one, picks, shapes, steps, waits
@@ -84,9 +85,12 @@ class RunRules(DriverModel):
     @rule()
     def due(self) -> None:
         # Times are not compared: a driver may keep the next one in mind, and these forget all they hold between runs.
-        async def due(side: Side) -> tuple[bool, ...]:
-            found = await side.driver.due()
-            return found.must_expire, found.must_reap, found.must_release
+        async def due(side: Side) -> tuple[object, ...]:
+            found, expired = await side.driver.due(), list[Expired]()
+            if found.must_expire:  # or there are limits of ended jobs to clear away, which this does
+                expired += await side.driver.expire()
+                found = await side.driver.due()
+            return tuple(expired), found.must_expire, found.must_reap, found.must_release
 
         self.twins.ask(due)
 
