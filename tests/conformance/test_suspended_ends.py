@@ -180,6 +180,18 @@ async def test_an_end_forgets_an_event_that_did_not_come_and_no_other_record(env
     assert await suspend(env, again, an_event("late", 0, delay=SECOND, key="none")) is State.SUSPENDED
 
 
+async def test_an_end_forgets_no_event_of_another_run(env: DriverEnv) -> None:
+    worker, late = await enlist(env), an_event("late", 0, delay=SECOND, key="none")
+    runs = [await suspended(env, late, worker=worker) for _ in range(2)]
+    await env.advance(SECOND)
+    await env.driver.wake()
+    held = {job.token.job_id: job for job in await env.claim(worker)}
+    first, other = (held[run.token.job_id] for run in runs)
+    await settle(env, first, DeadLettered(error=ERROR, reason=DeadReason.TERMINAL), forgets=("late",))
+    assert await steps(env, first.token.job_id) == []
+    assert await steps(env, other.token.job_id) == ["late"]
+
+
 async def test_waits_of_others_are_left(env: DriverEnv) -> None:
     worker = await enlist(env)
     other = await suspended(env, an_event(), worker=worker)
