@@ -211,6 +211,17 @@ async def test_rows_that_are_staged_again_are_found_at_once(env: PostgresEnv, ou
     assert await store.publish(BATCH) == Pass(published=1)
 
 
+async def test_rows_that_are_handed_back_are_found_at_once(env: PostgresEnv, outbox: PostgresOutboxEnv) -> None:
+    store, relay = PostgresOutbox(env.driver._db), new_relay()  # type: ignore[attr-defined] # the driver's database
+    store._looks = Looks(Clock())
+    await outbox.staged()
+    await env.advance(MARGIN + timedelta(seconds=1))
+    assert len((await store.claim(relay, BATCH)).rows) == 1
+    assert await store.publish(BATCH) == Pass()
+    assert await store.release(relay) == 1
+    assert await store.publish(BATCH) == Pass(published=1)
+
+
 async def test_a_pinned_snapshot_does_not_make_looks_dearer(
     env: PostgresEnv, outbox: PostgresOutboxEnv, database_url: str
 ) -> None:
