@@ -10,7 +10,7 @@ import re
 
 from alembic import context, op
 
-revision = "0014"
+revision = "0012"
 down_revision = "0011"
 branch_labels = None
 depends_on = None
