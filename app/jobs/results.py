@@ -169,20 +169,19 @@ class Results:
 
     async def _led_to(self, job_id: JobId, left: _Left) -> JobId:
         """Give where the id of an absent job leads: to another job, or to itself while its row waits."""
-        beside = self._beside
+        # In the order in which a row becomes a job: one that is gone from the outbox by now has left its source.
+        staged, beside = self._staged, self._beside
+        row = None if staged is None else await _known(lambda: staged.find(job_id), left)
         found = None if beside is None else await _known(lambda: beside.forwarded(job_id), left)
         if found is not None and found != job_id:
             return found
-        staged = self._staged
-        if found is None and staged is not None:
-            row = await _known(lambda: staged.find(job_id), left)
-            if row is not None and row.refusal is not None:
+        if row is not None and found is None:
+            if row.refusal is not None:
                 _raise_refusal(job_id, row.refusal)
-            if row is not None:
-                return job_id
-            # It may have been published between the looks.
-            if await self._read(job_id, left) is not None:
-                return job_id
+            return job_id
+        # It may have been published between the looks.
+        if await self._read(job_id, left) is not None:
+            return job_id
         raise JobNotFound(
             f"there is no job {job_id}",
             fix="await a result after the transaction that enqueues has committed, and before the job's retention ends;"

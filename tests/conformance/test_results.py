@@ -230,3 +230,31 @@ async def test_a_staged_id_whose_row_is_refused_says_so(outbox: Outbox) -> None:
     async with waits(send.result(staged, timeout=LONG)) as waiting:
         await outbox.publish()
         assert (await code_of(waiting, IdempotencyMismatch))["job_id"] == str(staged.id)
+
+
+@pytest.mark.parametrize("look", range(4))
+@pytest.mark.parametrize("key", [None, "one"], ids=["of its own", "of another"])
+async def test_a_row_published_between_any_two_looks_at_its_id_is_found(
+    env: DriverEnv, outbox: Outbox, monkeypatch: pytest.MonkeyPatch, key: str | None, look: int
+) -> None:
+    if key is not None:
+        await send.enqueue({}, idempotency_key=key)
+    async with outbox.transaction() as session:
+        staged = await send.enqueue({}, session=session, idempotency_key=key)
+    looks = 0
+
+    def looked_at_through(asked: Any) -> Any:
+        async def ask(*args: Any, **fields: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            if looks == look + 1:
+                await outbox.publish()
+                await finish(env)
+            return await asked(*args, **fields)
+
+        return ask
+
+    for owner, verb in ((env.driver, "describe"), (outbox.store, "find"), (outbox.store, "forwarded")):
+        monkeypatch.setattr(owner, verb, looked_at_through(getattr(owner, verb)))
+    assert await send.result(staged, timeout=LONG) == Sent(number=7)
+    assert looks > look
