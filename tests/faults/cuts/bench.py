@@ -6,6 +6,7 @@ cell what is left is worked off by a worker of the test's: a job that cannot be 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -30,6 +31,11 @@ from tests.support.store import Store, store_on
 
 _ROOM = 100
 _START = timedelta(seconds=30)
+_LET_GO_SECONDS = 30
+_OPEN_TRANSACTIONS = """
+select pid from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+  and xact_start is not null"""
 # The caller's own table, beside the outbox: what a caller's transaction is about.
 _BUSINESS = "create table public.sale(id uuid primary key)"
 
@@ -75,6 +81,13 @@ class Bench:
         """Let the process keep no job in mind that an operation before had called: it would ask for it, once."""
         called = cast("Any", self.driver)._db.called
         called.drop(called.now())
+
+    async def until_let_go(self) -> None:
+        """Wait until the servers have ended what was cut: a transaction still open holds rows that sweeps pass over."""
+        async with asyncio.timeout(_LET_GO_SECONDS):
+            for store in (self.straight, self.apart):
+                while await store.fetch(_OPEN_TRANSACTIONS):
+                    await asyncio.sleep(0.005)
 
     async def fingerprint(self) -> str:
         """Give what is stored, in both databases, as one text."""

@@ -164,6 +164,7 @@ async def play(bench: Bench, kind: type[Operation], at: int, cut: Cut | Limit, s
         assert _plain(bench.blade.hit) == _plain(statements[at]), f"not the statement to be cut: {bench.blade.hit}"
         assert bench.blade.said, "the cut was not made"
         bench.blade.heal()
+        await bench.until_let_go()
         operation.is_stored = await bench.fingerprint() != before
         if error is not None:
             operation.is_repeated = True
