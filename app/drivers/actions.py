@@ -8,7 +8,6 @@ Implemented by every driver. The refusals that drivers share are here, too.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Protocol
 
 from ..domain.audit import AuditEntry, AuditPage, AuditQuery
@@ -78,10 +77,6 @@ class ActionStore(Protocol):
 
     async def audit(self, query: AuditQuery) -> AuditPage:
         """Give one page of the audit, newest first."""
-        ...
-
-    async def trim_audit(self, older_than: timedelta, batch: int = 1000) -> int:
-        """Delete up to `batch` rows older than that, the oldest first; gives their number."""
         ...
 
 

@@ -212,9 +212,6 @@ class RefusedDriver:
     async def audit(self, query: AuditQuery) -> AuditPage:
         raise self._refusal()
 
-    async def trim_audit(self, older_than: timedelta, batch: int = 1000) -> int:
-        raise self._refusal()
-
     async def history(self, job_id: JobId, run_id: RunId) -> RunHistory:
         raise self._refusal()
 

@@ -210,15 +210,3 @@ async def test_a_tenant_sees_its_own_rows_and_those_of_nobody_alone(env: DriverE
     await _kept(env, target_kind=Target.FILTER, tenant="other")
     page = await env.driver.audit(AuditQuery(tenant="acme"))
     assert [row.id for row in page.items] == [own.id, shared.id]
-
-
-async def test_old_rows_are_trimmed_oldest_first(env: DriverEnv) -> None:
-    old = [await _kept(env, target_kind=Target.QUEUE) for _ in range(3)]
-    await env.advance(2 * HOUR)
-    young = await _kept(env, target_kind=Target.QUEUE)
-    assert await env.driver.trim_audit(HOUR, 2) == 2
-    assert [row.id for row in (await env.driver.audit(AuditQuery())).items] == [young.id, old[2].id]
-    assert await env.driver.trim_audit(HOUR, 2) == 1
-    assert await env.driver.trim_audit(HOUR, 2) == 0
-    (row,) = (await env.driver.audit(AuditQuery())).items
-    assert row.id == young.id

@@ -123,12 +123,6 @@ ACTIONS = (
             Mutant("page: kind", "($7::text is null or c.target_kind = $7)", "($7::text is null or true)"),
             Mutant("page: not before", "c.at >= $8", "c.at > $8"),
             Mutant("page: before", "c.at < $9", "c.at <= $9"),
-            Mutant(
-                "trim: age", "where at < outlast.clock() - $1::interval order", "where $1::interval is not null order"
-            ),
-            Mutant(
-                "trim: the oldest", "order by at, seq limit $2\n  for", "order by at desc, seq desc limit $2\n  for"
-            ),
         ),
     ),
 )

@@ -58,7 +58,6 @@ BESIDE = {
     "audit": audit._EVERY,
     "audit of a target": audit._OF_TARGET,
     "audit of an actor": audit._OF_ACTOR,
-    "audit: trim": audit._TRIM,
 }
 # Read from end to end on purpose: what runs in the whole fleet is little.
 SWEEP = {"running"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ...domain.audit import AuditEntry, AuditPage, AuditQuery
 from ...domain.edit import JobPatch, RunNowVerdict
 from ...domain.job import Enqueued, JobId, NewJob
@@ -78,10 +76,6 @@ class MemoryActions:
     async def audit(self, query: AuditQuery) -> AuditPage:
         """Give one page of the audit."""
         return rows.page(self._store, query)
-
-    async def trim_audit(self, older_than: timedelta, batch: int = 1000) -> int:
-        """Delete old rows of the audit."""
-        return rows.trim(self._store, older_than, batch)
 
 
 _: type[ActionStore] = MemoryActions

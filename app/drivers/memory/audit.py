@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from ...domain.audit import MAX_DETAILS_BYTES, AuditEntry, AuditPage, AuditQuery, AuditView, Target
@@ -44,14 +44,6 @@ def page(store: Store, query: AuditQuery) -> AuditPage:
         found = [row for row in reversed(store.audit) if _fits(row, query)]
         items = tuple(found[: query.limit])
         return AuditPage(items=items, next_before=items[-1].seq if len(found) > len(items) else None)
-
-
-def trim(store: Store, older_than: timedelta, batch: int) -> int:
-    """Delete one batch of old rows; see `ActionStore.trim_audit`."""
-    with store.statement() as now:
-        old = {row.seq for row in [row for row in store.audit if row.at < now - older_than][:batch]}
-        store.audit[:] = [row for row in store.audit if row.seq not in old]
-        return len(old)
 
 
 def _tenant(store: Store, entry: AuditEntry) -> str | None:

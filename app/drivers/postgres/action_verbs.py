@@ -5,8 +5,6 @@ Apart because no worker calls them. Holds nothing.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ...domain.audit import AuditEntry, AuditPage, AuditQuery
 from ...domain.edit import JobPatch, RunNowVerdict
 from ...domain.job import Enqueued, JobId, NewJob
@@ -82,10 +80,6 @@ class ActionVerbs:
     async def audit(self, query: AuditQuery) -> AuditPage:
         """Give one page of the audit."""
         return await rows.page(self._db, query)
-
-    async def trim_audit(self, older_than: timedelta, batch: int = 1000) -> int:
-        """Delete old rows of the audit."""
-        return await rows.trim(self._db, older_than, batch)
 
 
 _: type[ActionStore] = ActionVerbs

@@ -1,20 +1,19 @@
-"""The audit: rows kept in the commit of the action they speak of, pages of them, and the end of old ones.
+"""The audit: rows kept in the commit of the action they speak of, and pages of them.
 
 `audited` puts a verb and its row into one transaction; a verb that has one of its own keeps the row in it. A page looks
-at a bounded number of rows, newest first: with filters that few rows fit it may be short, and its cursor goes on.
+at a bounded number of rows, newest first: with filters that few rows fit it may be short, and its cursor goes on. Old
+rows are the purge's.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
 from ...domain.audit import MAX_DETAILS_BYTES, AuditEntry, AuditPage, AuditQuery, AuditView, Target
 from .database import Database, Raw, Row
-from .outbox_rows import count_of
 from .rows import plain
 from .run_locks import looking
 
@@ -45,11 +44,6 @@ order by f.seq desc"""
 _EVERY = _PAGE.format(narrowed="")
 _OF_TARGET = _PAGE.format(narrowed="and a.target = $3")
 _OF_ACTOR = _PAGE.format(narrowed="and a.actor = $4")
-
-_TRIM = """
-delete from outlast.audit where seq = any(array(
-  select seq from outlast.audit where at < outlast.clock() - $1::interval order by at, seq limit $2
-  for update skip locked))"""
 
 
 async def audited(
@@ -99,11 +93,6 @@ async def page(db: Database, query: AuditQuery) -> AuditPage:
     if len(items) > query.limit:
         return AuditPage(items=items[: query.limit], next_before=items[query.limit - 1].seq)
     return AuditPage(items=items, next_before=rows[0]["floor"])
-
-
-async def trim(db: Database, older_than: timedelta, batch: int) -> int:
-    """Delete one batch of old rows."""
-    return count_of(await db.run(lambda conn: conn.execute(db.in_schema(_TRIM), older_than, batch)))
 
 
 def details_text(entry: AuditEntry) -> str:

@@ -21,5 +21,4 @@ def add_audit(meta: MetaData) -> None:
         *needed(outcome=Text, details=Text),
         Index("audit_target", "target", "seq"),
         Index("audit_actor", "actor", "seq"),
-        Index("audit_at", "at"),
     )

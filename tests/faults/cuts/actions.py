@@ -227,22 +227,6 @@ class KeepEntry(Audited):
         await self.one_row()
 
 
-class TrimAudit(Operation):
-    name = "trim_audit"
-
-    async def arrange(self) -> None:
-        await self.straight.keep_entry(an_entry(Action.JOB_RETRY, "state:dead", target_kind=Target.FILTER))
-        await self.fetch("update outlast.audit set at = outlast.clock() - interval '2 days'")
-        await self.straight.keep_entry(an_entry(Action.JOB_RETRY, "state:dead", target_kind=Target.FILTER))
-
-    async def call(self) -> Any:
-        return await self.driver.trim_audit(_HOUR)
-
-    async def check(self, answer: Any) -> None:
-        assert answer == (0 if self.is_second else 1)
-        assert await self.count("audit") == 1
-
-
 OPERATIONS: tuple[type[Operation], ...] = (
     CancelAudited,
     RunNow,
@@ -255,5 +239,4 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Place,
     PauseAudited,
     KeepEntry,
-    TrimAudit,
 )
