@@ -65,7 +65,7 @@ ACTS_ON = {
     BulkAction.RETRY: RETRYABLE,
     BulkAction.RELEASE: frozenset({State.HELD}),
     BulkAction.DELETE: DELETABLE,
-    BulkAction.RUN_NOW: frozenset({State.DELAYED}),
+    BulkAction.RUN_NOW: frozenset({State.DELAYED, State.SUSPENDED}),  # of suspended runs, those that sleep
     BulkAction.RESCHEDULE: RESCHEDULABLE,
     BulkAction.SET_PRIORITY: EDITABLE,
 }

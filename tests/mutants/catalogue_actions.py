@@ -26,7 +26,7 @@ ACTIONS = (
             Mutant("locks the sleeps", "order by w.name for update of w),", "order by w.name),"),
             Mutant("looks again while it sleeps", ' and found["sleeps"])', ' and not found["sleeps"])'),
             Mutant("looks again while it is delayed", "in {None, State.DELAYED} or", "is None or"),
-            Mutant("ends the sleep at once", "            await wake(db)\n", "            return\n"),
+            Mutant("ends the sleep at once", "        await wake(db)\n", "        return\n"),
         ),
     ),
     Target(

@@ -9,6 +9,8 @@ _STORE = "tests/conformance/test_bulk.py"
 _GOES_ON = "tests/conformance/test_bulk_goes_on.py"
 _ACTIONS = "tests/conformance/test_bulk_actions.py"
 _RACES = "tests/postgres/test_races_bulk.py"
+_RUN_NOW = "tests/conformance/test_bulk_run_now.py"
+_RACES_OF_RUN_NOW = "tests/postgres/test_races_bulk_run_now.py"
 
 BULK = (
     Target(
@@ -134,9 +136,28 @@ BULK = (
     ),
     Target(
         _DRIVER + "bulk_edit.py",
-        (_ACTIONS, _RACES),
+        (_ACTIONS, _RUN_NOW, _RACES, _RACES_OF_RUN_NOW),
         (
             Mutant("run now: its time", " and run_at > outlast.clock()),", " and run_at is null),"),
+            Mutant("run now: sleeps alone", "\n    and w.kind = {KIND_CODES[StepKind.SLEEP]}\n  order", "\n  order"),
+            Mutant(
+                "run now: with all its sleeps",
+                "  where h.n = (\n    select count(*)",
+                "  where h.n <= (\n    select count(*)",
+            ),
+            Mutant(
+                "run now: waits for no sleep",
+                "  order by w.job_id, w.name for update skip locked),\nwhole",
+                "  order by w.job_id, w.name for update),\nwhole",
+            ),
+            Mutant(
+                "run now: waits for no token",
+                "any(array(select job_id from whole))\n  order by s.job_id for update skip locked",
+                "any(array(select job_id from whole))\n  order by s.job_id for update",
+            ),
+            Mutant(
+                "run now: who sleeps not", "where f.state = '{State.SUSPENDED}' and {SLEEPS", "where false and {SLEEPS"
+            ),
             Mutant(
                 "put off: ready ones",
                 "any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock() returning",

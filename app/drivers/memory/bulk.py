@@ -31,7 +31,7 @@ from ...domain.edit import JobPatch
 from ...domain.errors import JobDuplicate
 from ...domain.job import JobId
 from ...domain.state import State
-from ...domain.step import RetryMode
+from ...domain.step import RetryMode, StepKind
 from ..bulk import BulkStore
 from ..protocol import Wake
 from .audit import keep, keep_entry
@@ -171,11 +171,18 @@ class MemoryBulk:
         envelope = self._store.envelopes[job_id]
         return (
             self._store.state(job_id) in bulk.states
+            and self._can_act(bulk.action, job_id)
             and jobs.name in {None, envelope.job.name}
             and jobs.queue in {None, envelope.job.queue}
             and (jobs.created_after is None or envelope.created_at >= jobs.created_after)
             and (jobs.created_before is None or envelope.created_at < jobs.created_before)
         )
+
+    def _can_act(self, action: BulkAction, job_id: JobId) -> bool:
+        """Say whether a job in a state of the action's is meant: to run a suspended one now is to end its sleep."""
+        if action is not BulkAction.RUN_NOW or self._store.state(job_id) is not State.SUSPENDED:
+            return True
+        return any(wait.kind is StepKind.SLEEP for wait in self._store.runs.waits_of(job_id))
 
     def _decide(self, view: BulkView, job_id: JobId) -> BulkItem:
         """Act on one job, or say why not."""
@@ -183,7 +190,7 @@ class MemoryBulk:
         if not self._is_seen(job_id, view.tenant):
             return BulkItem(job_id=job_id, verdict=unfit, code="JOB_NOT_FOUND")
         state = self._store.state(job_id)
-        if state not in view.jobs.states:
+        if state not in view.jobs.states or not self._can_act(view.action, job_id):
             return BulkItem(job_id=job_id, verdict=unfit, code="JOB_STATE_CONFLICT", detail=state.value)
         entry = self._entry(view, job_id, state)
         try:

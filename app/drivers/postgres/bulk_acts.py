@@ -8,12 +8,19 @@ later round. What it took it names in `did`, what it may never take in `refused`
 from __future__ import annotations
 
 from ...domain.bulk import BulkVerdict
+from ...domain.step import StepKind
 from .buckets import TOKEN
 from .database import Row
+from .resolve import KIND_CODES
 
 # Codes of `bulk_item.verdict`.
 VERDICT_CODES = {BulkVerdict.DONE: 0, BulkVerdict.CHANGED: 1, BulkVerdict.FAILED: 2}
 _DONE, _CHANGED, _FAILED = VERDICT_CODES.values()
+# On a job that does not fit, or not any more.
+UNFIT = f"case when $4::boolean then {_FAILED} else {_CHANGED} end"
+# Of a suspended job, whose id is filled in: a time ends its wait, or one of several.
+SLEEPS = f"""(
+  select true from outlast.wait w where w.job_id = {{job_id}} and w.kind = {KIND_CODES[StepKind.SLEEP]} limit 1)"""  # noqa: S608  a code of our own
 
 # Binds: $1 the batch's ids, $2 tenant, $3 states to be hit, $4 whether they were chosen by id, $5 the action's own.
 OF_BATCH = f"""
@@ -31,9 +38,9 @@ select d.job_id, {_DONE}::smallint as verdict, null::text as code, d.detail,
   e.tenant, e.queue, e.name, e.state, e.parent_id is not null as is_child
 from did d join e on e.id = d.job_id
 union all
-select r.job_id, {_FAILED}, r.code, r.detail, null, null, null, null, false from refused r
+select r.job_id, {{refused}}, r.code, r.detail, null, null, null, null, false from refused r
 union all
-select i.id, case when $4::boolean then {_FAILED} else {_CHANGED} end,
+select i.id, {UNFIT},
   case when e.id is null then 'JOB_NOT_FOUND' else 'JOB_STATE_CONFLICT' end, e.state, null, null, null, null, false
 from unnest($1::uuid[]) i(id) left join e on e.id = i.id
 where e.id is null or e.state <> all($3::text[])"""  # noqa: S608  numbers of our own
@@ -42,9 +49,9 @@ NONE_REFUSED = """
 refused as materialized (select null::uuid as job_id, null::text as code, null::text as detail where false)"""
 
 
-def acting(part: str) -> str:
-    """Give the whole statement around an action's part."""
-    return f"{OF_BATCH.strip()},\n{part.strip()}{_TAIL}"
+def acting(part: str, *, refused: str = str(_FAILED)) -> str:
+    """Give the whole statement around an action's part; `refused` is the verdict on what that refuses."""
+    return f"{OF_BATCH.strip()},\n{part.strip()}{_TAIL.format(refused=refused)}"
 
 
 def reason_of(row: Row) -> str:

@@ -1,14 +1,17 @@
 """Run now, reschedule and set priority of a bulk operation: a batch of waiting tokens gets another place.
 
-As `run_now` and `patch` take one, and waiting for no token. Among themselves jobs keep their order.
+As `run_now` and `patch` take one, and waiting for no token. Among themselves jobs keep their order. Sleeps are only
+made due; whoever looks next ends them.
 """
 
 from __future__ import annotations
 
 from ...domain.edit import RunNowVerdict
 from ...domain.state import State
+from ...domain.step import StepKind
 from .buckets import FIRST_RANK
-from .bulk_acts import NONE_REFUSED, acting
+from .bulk_acts import NONE_REFUSED, SLEEPS, UNFIT, acting
+from .resolve import KIND_CODES
 
 _CARRIED = "job_id, name_id, attempt, claim_no, crashes, interrupts"
 _RANK = "$5::smallint * 2 + (t.rank & 1)"
@@ -27,7 +30,23 @@ wai_rows as materialized (
   select t.job_id from outlast.waiting t
   where t.job_id = any(array(select id from fit where state = '{State.DELAYED}')) for update skip locked)"""  # noqa: S608  words of our own
 
+# A run that sleeps is taken with all its sleeps, or comes again; one that no longer does is no longer meant.
 _RUN_NOW_PART = f"""
+slp as materialized (
+  select w.job_id, w.name from outlast.wait w
+  where w.job_id = any(array(select id from fit where state = '{State.SUSPENDED}'))
+    and w.kind = {KIND_CODES[StepKind.SLEEP]}
+  order by w.job_id, w.name for update skip locked),
+whole as materialized (
+  select h.job_id from (select job_id, count(*) as n from slp group by job_id) h
+  where h.n = (
+    select count(*) from outlast.wait w where w.job_id = h.job_id and w.kind = {KIND_CODES[StepKind.SLEEP]})),
+sus_rows as materialized (
+  select s.job_id from outlast.suspended s where s.job_id = any(array(select job_id from whole))
+  order by s.job_id for update skip locked),
+d as (
+  update outlast.wait w set due_at = least(w.due_at, outlast.clock())
+  from slp s where w.job_id = s.job_id and w.name = s.name and s.job_id = any(array(select job_id from sus_rows))),
 {_ROWS.strip()},
 t as (delete from outlast.waiting where job_id = any(array(select job_id from wai_rows)) returning *),
 r as (
@@ -36,8 +55,12 @@ r as (
 o as (
   update outlast.job set run_at = outlast.clock()
   where id = any(array(select job_id from r)) and run_at > outlast.clock()),
-did as materialized (select job_id, '{RunNowVerdict.MADE_READY}' as detail from r),
-{NONE_REFUSED}
+did as materialized (
+  select job_id, '{RunNowVerdict.MADE_READY}' as detail from r
+  union all select job_id, '{RunNowVerdict.SLEEP_ENDED}' from sus_rows),
+refused as materialized (
+  select f.id as job_id, 'JOB_STATE_CONFLICT' as code, f.state as detail from fit f
+  where f.state = '{State.SUSPENDED}' and {SLEEPS.format(job_id="f.id")} is null)
 """  # noqa: S608  fragments of our own
 
 _RESCHEDULE_PART = f"""
@@ -96,6 +119,6 @@ o as (
 {NONE_REFUSED}
 """  # noqa: S608  same
 
-RUN_NOW = acting(_RUN_NOW_PART)
+RUN_NOW = acting(_RUN_NOW_PART, refused=UNFIT)
 RESCHEDULE = acting(_RESCHEDULE_PART)
 SET_PRIORITY = acting(_PRIORITY_PART)

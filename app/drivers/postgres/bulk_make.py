@@ -10,6 +10,7 @@ from ...domain.audit import DONE, UNCHANGED, AuditEntry
 from ...domain.bulk import (
     BULK_KEPT,
     MOST_SELECTED,
+    BulkAction,
     BulkId,
     BulkView,
     JobFilter,
@@ -22,7 +23,7 @@ from ..protocol import Wake
 from .audit import keep
 from .buckets import CODE_OF
 from .buckets import DONE as ENDED_DONE
-from .bulk_acts import OF_BATCH
+from .bulk_acts import OF_BATCH, SLEEPS
 from .bulk_view import FIND, view_of
 from .database import Database, Raw, Row
 from .notify import notify
@@ -49,6 +50,9 @@ _ENDED = "select f.job_id from outlast.finished f where f.state = any($6::smalli
 _ENDED_BADLY = f"{_ENDED} and f.state <> {ENDED_DONE}"  # read along the index of those alone
 _NONE_ENDED = "select null::uuid where cardinality($6::smallint[]) < 0"
 _COUNT_IDS = f"{OF_BATCH}select count(*) from fit"  # noqa: S608  fragments of our own
+# To run a suspended job now is to end its sleep.
+_ASLEEP = f" s where {SLEEPS.format(job_id='s.job_id')}"
+_COUNT_IDS_TO_RUN = f"{_COUNT_IDS} where state <> '{State.SUSPENDED}' or {SLEEPS.format(job_id='fit.id')}"
 
 _NEW = """
 insert into outlast.bulk(
@@ -143,7 +147,8 @@ async def trim(db: Database, batch: int) -> int:
 async def _count(db: Database, conn: Raw, bulk: NewBulk) -> int:
     if bulk.ids is not None:
         binds = (sorted(set(bulk.ids)), bulk.tenant, sorted(bulk.states))
-        return int(await conn.fetchval(db.in_schema(_COUNT_IDS), *binds))
+        sql = _COUNT_IDS if bulk.action is not BulkAction.RUN_NOW else _COUNT_IDS_TO_RUN
+        return int(await conn.fetchval(db.in_schema(sql), *binds))
     sql = f"select count(*) from (select f.id from ({_fitting(bulk)}) f limit {MOST_SELECTED + 1}) f"  # noqa: S608  same
     return int(await conn.fetchval(db.in_schema(sql), *_filter_binds(bulk)))
 
@@ -164,6 +169,8 @@ def _fitting(bulk: NewBulk) -> str:
     """Give the statement that yields the ids of the jobs that fit."""
     ended = bulk.states & TERMINAL
     parts = [f"select job_id from outlast.{table}" for state, table in _BUCKETS.items() if state in bulk.states]  # noqa: S608  names of our own
+    if bulk.action is BulkAction.RUN_NOW:
+        parts = [part + _ASLEEP if part.endswith(_BUCKETS[State.SUSPENDED]) else part for part in parts]
     parts.append(_ENDED if State.DONE in ended else _ENDED_BADLY if ended else _NONE_ENDED)
     return _FITTING.format(tokens=" union all ".join(parts))
 

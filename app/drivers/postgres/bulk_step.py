@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ...domain.bulk import BulkAction, BulkId, BulkStep
+from ...domain.edit import RunNowVerdict
 from ...domain.job import JobId
 from ...domain.outcome import CancelVerdict
 from ..protocol import Wake
@@ -27,6 +28,7 @@ from .bulk_view import COLUMNS, view_of
 from .database import Database, Raw, Row
 from .notify import notify
 from .run_locks import looking
+from .run_now import end_sleeps
 from .waits import tell_parents
 
 
@@ -99,6 +101,7 @@ class _Batch(NamedTuple):
     wakes: tuple[Wake, ...]
     children: list[UUID]
     alone: list[UUID]
+    ends_sleeps: bool
 
 
 async def step(
@@ -110,6 +113,8 @@ async def step(
         return None
     if taken.row["done_now"]:
         await notify(db, *taken.wakes)
+    if taken.ends_sleeps:
+        await end_sleeps(db)
     await tell_parents(db, taken.children)
     rows = [taken.row]
     apart = ACTS[BulkAction(taken.row["action"])].apart
@@ -143,7 +148,8 @@ async def _batch(db: Database, conn: Raw, only: BulkId | None, after: BulkId | N
         marked = await _mark(db, conn, bulk, found, left=left, place=place)
     is_told = any(row["detail"] == CancelVerdict.SIGNALLED for row in found)
     children = [] if act.apart is None else [row["job_id"] for row in found if row["is_child"]]
-    return _Batch(marked, (*act.wakes, *((Wake.REVOKED,) if is_told else ())), children, alone)
+    ends_sleeps = any(row["detail"] == RunNowVerdict.SLEEP_ENDED for row in found)
+    return _Batch(marked, (*act.wakes, *((Wake.REVOKED,) if is_told else ())), children, alone, ends_sleeps)
 
 
 async def _alone(db: Database, conn: Raw, act: Act, left: Sequence[UUID]) -> list[UUID]:

@@ -98,8 +98,13 @@ async def _tell(db: Database, verdict: RunNowVerdict) -> None:
     if verdict is RunNowVerdict.MADE_READY:
         await notify(db, Wake.READY)
     if verdict is RunNowVerdict.SLEEP_ENDED:
-        await notify(db, Wake.DELAYED)
-        try:
-            await wake(db)
-        except OutlastError:
-            return  # the action stands; whichever worker looks next ends the sleep
+        await end_sleeps(db)
+
+
+async def end_sleeps(db: Database) -> None:
+    """End the sleeps that a committed action has made due; repeating it is safe."""
+    await notify(db, Wake.DELAYED)
+    try:
+        await wake(db)
+    except OutlastError:
+        return  # the action stands; whichever worker looks next ends the sleep

@@ -12,15 +12,16 @@ from app.domain.job import JobId
 from app.domain.outcome import DeadLettered, Settlement, Suspended
 from app.domain.state import DeadReason, State
 from app.drivers.postgres.bulk import PostgresBulk
-from tests.conformance.runs import a_call, a_child
+from tests.conformance.runs import a_call, a_child, a_sleep
 from tests.faults.cuts.cell import Operation
+from tests.faults.cuts.waits import Waiting
 from tests.support.bulk import a_bulk
 from tests.support.drivers import ERROR
 
 _HOUR = timedelta(hours=1)
 
 
-class OfBulk(Operation):
+class OfBulk(Waiting):
     """Two jobs that wait, and an operation over them."""
 
     action: ClassVar[BulkAction] = BulkAction.CANCEL
@@ -177,6 +178,23 @@ class StepRunNow(Step):
         return [await self.enqueued(delay=_HOUR), await self.enqueued(delay=_HOUR)]
 
 
+class StepEndSleeps(Step):
+    """Sleeps are due once the batch is committed; a sweep ends what the executor's own look does not."""
+
+    name = "run a batch of runs that sleep now"
+    action = BulkAction.RUN_NOW
+    after = (State.READY, State.READY)
+
+    async def given(self) -> list[JobId]:
+        worker = await self.registered()
+        return [(await self.suspended(worker, a_sleep())).token.job_id for _ in range(2)]
+
+    async def check(self, answer: Any) -> None:
+        await self.straight.wake()
+        await super().check(answer)
+        assert await self.count("wait") == 0
+
+
 class StepPriority(Step):
     name = "give a batch another priority"
     action = BulkAction.SET_PRIORITY
@@ -202,5 +220,5 @@ class Trim(Step):
 
 OPERATIONS: tuple[type[Operation], ...] = (
     *(Make, MakeOverFilter, Abort, Trim),
-    *(Step, StepOverRunning, StepOverCallers, StepRetry, StepDelete, StepRunNow, StepPriority),
+    *(Step, StepOverRunning, StepOverCallers, StepRetry, StepDelete, StepRunNow, StepEndSleeps, StepPriority),
 )
