@@ -46,7 +46,8 @@ HOUR = timedelta(hours=1)
 MOST_JOBS = 14
 
 names = st.sampled_from(["a.job", "b.job"])
-queues = st.sampled_from(["default", "mail"])
+QUEUES = ("default", "mail")
+queues = st.sampled_from(QUEUES)
 picks = st.integers(min_value=0, max_value=50)
 delays = st.sampled_from([SECOND, 30 * SECOND, 5 * MINUTE])
 errors = st.sampled_from(

@@ -1,7 +1,7 @@
 """The command of the state machine that holds what is said of jobs to what a worker does with them.
 
 For one snapshot: a job is explained as runnable exactly if a worker that serves its queue, its name and its version,
-and runs nothing else, claims it.
+and runs nothing else, claims it; where only so many of a queue may run, those that are before the others.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from app.domain.explain import explain
 from app.domain.job import JobId
 from app.domain.reason import Explanation, Situation
 from app.domain.snapshot import JobTypeDoc
+from tests.properties.driver_model import QUEUES
+from tests.properties.queue_rules import QueueRules
 from tests.properties.run_rules import RunRules
 from tests.support.drivers import new_worker
 
-QUEUES = ("default", "mail")
 NAMES = frozenset({"a.job", "b.job"})
 ALL = 100
 # Code that nobody else runs: what is kept for a version is not for it.
 OTHER_CODE = "probe"
 
 
-class ExplainRules(RunRules):
+class ExplainRules(RunRules, QueueRules):
     """One more command, in any order with the others."""
 
     @precondition(lambda self: self.jobs)
@@ -33,11 +34,12 @@ class ExplainRules(RunRules):
         situations = self._situations()
         explained = {job_id: self._agreed(situation) for job_id, situation in situations.items()}
         runnable = {job_id for job_id, each in explained.items() if each.is_runnable}
+        places = self._places()
         kept = {job_id: each.pin.version for job_id, each in situations.items() if each.pin is not None}
         first = len(self.tokens)
         for version in (OTHER_CODE, *sorted(set(kept.values()))):
             wanted = {job_id for job_id in runnable if kept.get(job_id, OTHER_CODE) == version}
-            assert self._claimed_by(version) == wanted, f"a worker with code {version}"
+            assert self._claimed_by(version) == _first(wanted, situations, places), f"a worker with code {version}"
         self._give_back(first)
 
     def _situations(self) -> dict[JobId, Situation]:
@@ -48,6 +50,14 @@ class ExplainRules(RunRules):
                 found[job.id] = cast("Situation", situation)
         assert found.keys() == self.views.keys()
         return found
+
+    def _places(self) -> dict[str, int]:
+        """Give how many more jobs of each queue may run."""
+        facts = self._facts().items()
+        return {
+            queue: ALL if known.concurrency is None else max(0, known.concurrency - known.running)
+            for queue, known in facts
+        }
 
     def _agreed(self, situation: Situation) -> Explanation:
         """Give an explanation whose reasons say the same as its verdict."""
@@ -72,3 +82,14 @@ class ExplainRules(RunRules):
         for worker in self.twins.workers:
             if worker.memory in {token.memory.worker_id for token in taken}:
                 self.twins.ask(lambda side, worker=worker: side.driver.close_worker(side.own(worker)))  # type: ignore[misc]  # same
+
+
+def _first(wanted: set[JobId], situations: dict[JobId, Situation], places: dict[str, int]) -> set[JobId]:
+    """Give the jobs for which there are places, in the order of their queue; they have those places then."""
+    taken = set[JobId]()
+    for job_id in sorted(wanted, key=lambda each: situations[each].ahead):
+        queue = situations[job_id].job.queue
+        if places[queue] > 0:
+            places[queue] -= 1
+            taken.add(job_id)
+    return taken

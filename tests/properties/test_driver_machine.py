@@ -241,14 +241,6 @@ class DriverMachine(ExplainRules, ActionRules):
         job_id = one(self._in({State.DEAD, State.CANCELLED}) or [job.id for job in self.jobs], pick)
         self.twins.ask(lambda side: side.driver.retry(job_id, tenant=tenant))
 
-    @rule(queue=queues)
-    def pause(self, queue: str) -> None:
-        self.twins.ask(lambda side: side.driver.pause_queue(queue, by="ops", reason="test"))
-
-    @rule(queue=queues)
-    def resume(self, queue: str) -> None:
-        self.twins.ask(lambda side: side.driver.resume_queue(queue))
-
     @rule(name=names, code_version=st.sampled_from(["1", "2"]))
     def publish(self, name: str, code_version: str) -> None:
         doc = JobTypeDoc(name=name, code_version=code_version, document="{}")
