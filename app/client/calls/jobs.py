@@ -1,0 +1,114 @@
+"""Jobs: enqueue, read, await; what the job verbs of a client describe. Actions on a job are in `actions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict, Unpack
+
+from ...domain.state import State
+from ..answers.shown import EnqueuedJob, Job, JobSummary, Result
+from ..call import Answer, Call, Page, get, get_pages, given, path
+from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What may be said of a job besides its payload; what is left out is the job type's.
+
+    `run_at` and `delay` exclude each other. `timeout` is one attempt's, at most the job type's own, and so is
+    `max_attempts`. `dedupe_for`: the key stays taken at least so long, even when the job has ended.
+    """
+
+    queue: str
+    priority: int
+    run_at: datetime
+    delay: timedelta
+    max_attempts: int
+    timeout: timedelta
+    idempotency_key: str
+    on_conflict: Literal["return", "error"]
+    dedupe_for: timedelta
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
+    parent_id: JobLike
+    traceparent: str
+
+
+def enqueue(job_type: TypeLike, payload: object, **options: Unpack[EnqueueOptions]) -> Call[EnqueuedJob]:
+    """Enqueue one job of a type, which is a handle or a name; durable when this returns.
+
+    `payload` is the body's model or a mapping of its fields. A repetition after a lost answer never makes a second job.
+    An idempotency key that is taken gives the job that holds it with `deduped`.
+
+    Raises:
+        PayloadInvalid: the payload has no JSON form. RequestInvalid: a time without a zone, a duration without a unit.
+        ProblemError: `JOB_UNKNOWN`, `PAYLOAD_INVALID`, `JOB_DUPLICATE` under `on_conflict="error"` with `existing_id`
+            in its details, `IDEMPOTENCY_MISMATCH`, `QUEUE_FULL`.
+    """
+    traceparent = options.get("traceparent")
+    return Call(
+        method="POST",
+        path="/v1/jobs",
+        read=_enqueued,
+        body=_body(job_type, payload, options),
+        headers={} if traceparent is None else {"traceparent": traceparent},
+        # The key finds the first job again; under "error" it would be refused as its own duplicate.
+        is_repeatable="idempotency_key" in options and options.get("on_conflict") == "return",
+    )
+
+
+def get_job(job: JobLike) -> Call[Job]:
+    """Give a job as it stands. The id of a staged job leads to the job it became."""
+    return get(path("v1", "jobs", id_of(job)), Job)
+
+
+def list_jobs(
+    *,
+    state: Sequence[State | str] | State | str | None = None,
+    name: TypeLike | None = None,
+    queue: str | None = None,
+    tenant: str | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    limit: int | None = None,
+) -> Call[Page[JobSummary]]:
+    """Give all jobs that fit, newest first, page by page as they are read; `limit` is how many come in one page."""
+    return get_pages(
+        "/v1/jobs",
+        JobSummary,
+        state=[state] if isinstance(state, str) else state,
+        name=None if name is None else name_of(name),
+        queue=queue,
+        tenant=tenant,
+        created_after=instant(created_after),
+        created_before=instant(created_before),
+        limit=limit,
+    )
+
+
+def get_result(job: JobLike) -> Call[Result]:
+    """Give what a job returned; while it has not ended, its state and None.
+
+    Raises:
+        ProblemError: `JOB_FAILED`, with the `error` in its details: the job is dead or cancelled.
+    """
+    return get(path("v1", "jobs", id_of(job), "result"), Result)
+
+
+def _body(job_type: TypeLike, payload: object, options: EnqueueOptions) -> dict[str, Any]:
+    fields: dict[str, Any] = {**options}
+    fields.pop("traceparent", None)
+    for name in ("delay", "timeout", "dedupe_for"):
+        fields[f"{name}_ms"] = ms(fields.pop(name, None))
+    fields["run_at"] = instant(options.get("run_at"))
+    fields["parent_id"] = None if "parent_id" not in options else id_of(options["parent_id"])
+    fields["tags"] = list(options.get("tags") or ()) or None
+    fields["meta"] = None if options.get("meta") is None else to_json(options["meta"])
+    # A payload may be null, and is never left out.
+    return {"name": name_of(job_type), "payload": to_json(payload), **given(**fields)}
+
+
+def _enqueued(answer: Answer) -> EnqueuedJob:
+    found = EnqueuedJob.model_validate_json(answer.body)
+    whole = answer.json().get("state") is not None
+    return found.model_copy(update={"job": Job.model_validate_json(answer.body)}) if whole else found

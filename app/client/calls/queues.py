@@ -1,0 +1,58 @@
+"""Queues: read, pause, resume, limit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from ..answers.fleet import Queue
+from ..call import Answer, Call, get, get_items, path, post
+from ..wire import instant
+
+
+class Unchanged:
+    """The type of `UNCHANGED`, which leaves a limit as it is; None takes it away."""
+
+
+UNCHANGED: Final = Unchanged()
+
+
+def list_queues() -> Call[tuple[Queue, ...]]:
+    """Give every queue that has jobs or a setting, by name."""
+    return get_items("/v1/queues", Queue)
+
+
+def get_queue(name: str) -> Call[Queue]:
+    """Give one queue."""
+    return get(path("v1", "queues", name), Queue)
+
+
+def pause_queue(name: str, *, until: datetime | None = None, reason: str | None = None) -> Call[Queue]:
+    """Let no more jobs of a queue be claimed, until it is resumed or until a time."""
+    return post(path("v1", "queues", name, "pause"), Queue, until=instant(until), reason=reason)
+
+
+def resume_queue(name: str, *, reason: str | None = None) -> Call[Queue]:
+    """End a pause."""
+    return post(path("v1", "queues", name, "resume"), Queue, reason=reason)
+
+
+def limit_queue(
+    name: str,
+    *,
+    concurrency: int | Unchanged | None = UNCHANGED,
+    max_depth: int | Unchanged | None = UNCHANGED,
+) -> Call[Queue]:
+    """Set how many of its jobs may run in the whole fleet, and how many ready and delayed ones it takes in.
+
+    None takes a limit away; what is not named stays.
+    """
+    asked = {"concurrency": concurrency, "max_depth": max_depth}
+    fields = {field: value for field, value in asked.items() if not isinstance(value, Unchanged)}
+    where = path("v1", "queues", name)
+    # What is set twice is set.
+    return Call(method="PATCH", path=where, read=_queue, body=fields, is_repeatable=True)
+
+
+def _queue(answer: Answer) -> Queue:
+    return Queue.model_validate_json(answer.body)
