@@ -21,7 +21,7 @@ from .bound import Async, AsyncPages, SendsAsync
 from .call import Call
 from .calls import actions, fleet, jobs, operations, queues, schedules
 from .following import SILENCE_SECONDS, Following, JobEvent
-from .transport import answer_of, one_try, options, request, was_sent
+from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
 from .waiting import Waiting, decoded
 from .wire import Decodes, JobLike
@@ -251,7 +251,7 @@ class AsyncClient:
             asked = self._http.build_request(**request(call, call.headers, timeout))
             response = await self._http.send(asked, stream=True, follow_redirects=True)
             try:
-                if response.is_success:
+                if is_stream(response):
                     async for chunk in response.aiter_bytes():
                         for event in following.take(chunk):
                             yield event

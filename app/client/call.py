@@ -89,17 +89,19 @@ def get_items(where: str, model: type[ModelT], **query: object) -> Call[tuple[Mo
 
 
 def get_pages(
-    where: str, model: type[ModelT], *, cursor: str = "cursor", next_cursor: str = "next_cursor", **query: object
+    where: str, model: type[ModelT], cursor: tuple[str, str] = ("cursor", "next_cursor"), **query: object
 ) -> Call[Page[ModelT]]:
-    """Read the first page of a list; `cursor` and `next_cursor` are what the two are called there."""
+    """Read the first page of a list; `cursor` is what a cursor is called in the query and in the answer."""
+    return _pages(where, model, cursor, given(**query))
 
+
+def _pages(where: str, model: type[ModelT], cursor: tuple[str, str], query: Document) -> Call[Page[ModelT]]:
     def read(answer: Answer) -> Page[ModelT]:
-        after = answer.json().get(next_cursor)
-        more = query | {cursor: after}
-        following = get_pages(where, model, next_cursor=next_cursor, cursor=cursor, **more)
-        return Page(items=_items(answer, model), following=None if after is None else following)
+        after = answer.json().get(cursor[1])
+        following = None if after is None else _pages(where, model, cursor, {**query, cursor[0]: after})
+        return Page(items=_items(answer, model), following=following)
 
-    return Call(method="GET", path=where, read=read, query=given(**query), is_repeatable=True)
+    return Call(method="GET", path=where, read=read, query=query, is_repeatable=True)
 
 
 def post(where: str, model: type[ModelT], **fields: object) -> Call[ModelT]:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from .answers.runs import Attempt, Ended, Line, Step
 from .answers.shown import JobSummary, Progress, Shown
 from .call import Answer, Call, path
-from .problem import UnreachableError, problem_of
+from .problem import UnreachableError, problem_of, unreadable
 from .sse import EventParser, SentEvent
 from .tries import Terms
 from .wire import JobLike, id_of
@@ -24,6 +24,8 @@ EventData: TypeAlias = JobSummary | Attempt | Step | Progress | Line | Ended
 
 # Longer than two of the comments that keep a stream alive: without any the connection is dead.
 SILENCE_SECONDS = 45.0
+_REFUSED = 400  # and above
+MEDIA_TYPE = "text/event-stream"
 _COME_BACK = frozenset({429, 502, 503, 504})
 _DATA: dict[str, type[JobSummary | Attempt | Step | Progress | Line | Ended]] = {
     "state": JobSummary,
@@ -64,7 +66,7 @@ class Following:
         """Give the request for the stream from where it was; its answer is not read as a whole."""
         self._parser = EventParser(self._parser.last_id)
         resumed = {"Last-Event-ID": self._parser.last_id} if self._parser.last_id else {}
-        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", **resumed}
+        headers = {"Accept": MEDIA_TYPE, "Cache-Control": "no-store", **resumed}
         return Call(method="GET", path=self._where, read=lambda _: None, headers=headers)
 
     def take(self, chunk: bytes) -> Iterator[JobEvent]:
@@ -84,7 +86,7 @@ class Following:
         Raises:
             ProblemError: it will not be another one later.
         """
-        problem = problem_of(answer)
+        problem = problem_of(answer) if answer.status >= _REFUSED else unreadable(answer, ValueError("it is no stream"))
         if answer.status not in _COME_BACK or self._is_out_of_patience():
             raise problem
         self._at_least = answer.retry_after_seconds

@@ -19,7 +19,7 @@ from .bound import Sends, Sync, SyncPages
 from .call import Call
 from .calls import actions, fleet, jobs, operations, queues, schedules
 from .following import SILENCE_SECONDS, Following, JobEvent
-from .transport import answer_of, one_try, options, request, was_sent
+from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
 from .waiting import Waiting, decoded
 from .wire import Decodes, JobLike
@@ -229,7 +229,7 @@ class Client:
             asked = self._http.build_request(**request(call, call.headers, timeout))
             response = self._http.send(asked, stream=True, follow_redirects=True)
             try:
-                if response.is_success:
+                if is_stream(response):
                     for chunk in response.iter_bytes():
                         yield from following.take(chunk)
                 else:

@@ -9,6 +9,7 @@ import httpx
 
 from .. import __version__
 from .call import Answer, Call
+from .following import MEDIA_TYPE
 from .tries import Tries
 from .wire import encode
 
@@ -43,6 +44,11 @@ def answer_of(response: httpx.Response) -> Answer:
     """Give what came back; it must have been read."""
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Answer(status=response.status_code, headers=headers, body=response.content)
+
+
+def is_stream(response: httpx.Response) -> bool:
+    """Say whether an answer is a stream of events."""
+    return response.is_success and response.headers.get("content-type", "").startswith(MEDIA_TYPE)
 
 
 def was_sent(error: httpx.TransportError) -> bool:

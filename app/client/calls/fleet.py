@@ -45,7 +45,7 @@ def start_drain() -> Call[Drain]:
 
 def list_deploys(*, limit: int | None = None) -> Call[Page[Deploy]]:
     """Give the reports of drained workers, newest first: what was cut, and how soon it was claimed again."""
-    return get_pages("/v1/deploys", Deploy, cursor="before", next_cursor="next_before", limit=limit)
+    return get_pages("/v1/deploys", Deploy, ("before", "next_before"), limit=limit)
 
 
 def get_outbox() -> Call[Outbox]:
