@@ -6,6 +6,8 @@ for instance, is told apart by a code that begins with `HTTP_`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .call import Answer
@@ -44,9 +46,14 @@ class UnreachableError(ConnectionError):
     """No answer came, for as long as the client may try. `maybe_done`: the service may have done it all the same."""
 
     def __init__(self, cause: str, *, maybe_done: bool) -> None:
+        self.cause = cause
         self.maybe_done = maybe_done
         known = "whether it was done is unknown" if maybe_done else "it was not done"
         super().__init__(f"{cause}; {known} (fix: check base_url and that the service answers there, then repeat)")
+
+    def __reduce__(self) -> tuple[Callable[..., UnreachableError], tuple[str]]:
+        """Cross process borders, as errors of tasks do."""
+        return partial(UnreachableError, maybe_done=self.maybe_done), (self.cause,)
 
 
 def problem_of(answer: Answer) -> ProblemError:
