@@ -9,7 +9,7 @@ import re
 
 from alembic import context, op
 
-revision = "0016"
+revision = "0013"
 down_revision = "0012"
 branch_labels = None
 depends_on = None
