@@ -34,6 +34,8 @@ class Target(StrEnum):
     FILTER = "filter"
     BULK = "bulk"
     STORE = "store"
+    KEY = "key"
+    AUTH = "auth"
 
 
 class Action(StrEnum):
@@ -58,6 +60,10 @@ class Action(StrEnum):
     PURGE = "store.purge"
     BULK_MAKE = "bulk.make"
     BULK_ABORT = "bulk.abort"
+    KEY_CREATE = "key.create"
+    KEY_ROTATE = "key.rotate"
+    KEY_REVOKE = "key.revoke"
+    AUTH_REFUSED = "auth.refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ from . import (
     workers,
 )
 from .actions import MemoryActions
+from .api_keys import MemoryKeys
 from .bulk import MemoryBulk
 from .clock import SystemClock
 from .outbox import MemoryOutbox
@@ -70,6 +71,7 @@ class MemoryDriver(MemoryActions, MemoryRuns, MemoryPurges, MemoryQueues):
         self._finishes = Finishes(self)
         self.schedules = MemorySchedules(self._store)
         self.bulk = MemoryBulk(self._store)
+        self.api_keys = MemoryKeys(self._store)
 
     @property
     def capabilities(self) -> Capabilities:

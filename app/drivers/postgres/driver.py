@@ -56,6 +56,7 @@ from . import (
     workers,
 )
 from .action_verbs import ActionVerbs
+from .api_keys import PostgresKeys
 from .bulk import PostgresBulk
 from .database import Database
 from .enqueue_lane import EnqueueLanes
@@ -90,6 +91,7 @@ class PostgresDriver(ActionVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
         self._finishes = Finishes(self)
         self.schedules = PostgresSchedules(self._db)
         self.bulk = PostgresBulk(self._db)
+        self.api_keys = PostgresKeys(self._db)
         self._lanes = EnqueueLanes(lambda jobs: enqueue.store_each(self._db, jobs), self._db.limited.depth)
         self._listen_url = listen_url
         self._owns_engine = owns_engine

@@ -28,13 +28,14 @@ from sqlalchemy import (
 from .table_columns import INSTANT, needed, optional, token
 from .tables_audit import add_audit
 from .tables_bulk import add_bulk
+from .tables_keys import add_keys
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
 
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0013"
+REQUIRED_REVISION = "0014"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -51,6 +52,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     _purge(meta)
     add_audit(meta)
     add_bulk(meta)
+    add_keys(meta)
     return meta
 
 
