@@ -37,13 +37,14 @@ def _build_asgi() -> Application:
         ask_to_leave()
 
     outbox = build_outbox(settings, driver)
+    # Which address uvicorn binds to is not known here, so a key is always asked for.
+    auth = build_auth(settings, driver, host="", is_dev=False)
     services = build_services(
         settings,
         driver,
         outbox,
         telemetry,
-        # Which address uvicorn binds to is not known here, so a key is always asked for.
-        auth=build_auth(settings, host="", is_dev=False),
+        auth=auth,
         is_started=started.is_set,
         is_draining=lambda: leaving.is_draining,
         drain=DrainControl(status=leaving.status, begin=begin),
@@ -54,6 +55,7 @@ def _build_asgi() -> Application:
         await open_driver(driver, within=timedelta(seconds=settings.start_seconds))
         if outbox is not None:
             await open_driver(outbox, within=timedelta(seconds=settings.start_seconds))
+        await auth.check_keys()
         started.set()
         loop = asyncio.get_running_loop()
 

@@ -27,10 +27,13 @@ from .control.doctor.surroundings import look_at_modules, look_at_port
 from .control.drain import DrainControl
 from .control.events import EventControl
 from .control.fleet import FleetControl
+from .control.guard import Guard
 from .control.jobs import JobControl
+from .control.keys import KeyControl
 from .control.outbox import OutboxControl
 from .control.purge import PurgeControl
 from .control.queues import QueueControl
+from .control.refusals import Refusals
 from .control.runs import RunControl
 from .control.schedules import ScheduleControl
 from .control.staged import StagedIds
@@ -40,6 +43,7 @@ from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
 from .domain.outbox import RelayId
 from .domain.retention import Retention
+from .drivers.api_keys import keys_of
 from .drivers.bulk import bulk_of
 from .drivers.memory.clock import SystemClock
 from .drivers.memory.driver import MemoryDriver
@@ -51,7 +55,7 @@ from .drivers.protocol import JobDriver
 from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
 from .drivers.schedules import schedules_of
 from .http.app import openapi_document as openapi_document  # noqa: PLC0414 - the command line reaches it from here
-from .http.auth import Auth, decide_auth, read_key_file
+from .http.auth import check_way_in, read_key_file
 from .http.services import HttpServices
 from .jobs.admission import Admission
 from .jobs.client import Client
@@ -202,7 +206,7 @@ def build_services(
     outbox: OutboxStore[Any] | None,
     telemetry: Telemetry,
     *,
-    auth: Auth,
+    auth: Guard,
     is_started: Callable[[], bool],
     is_draining: Callable[[], bool],
     drain: DrainControl,
@@ -229,6 +233,7 @@ def build_services(
         waiters=waiters,
         streams=streams,
         auth=auth,
+        keys=KeyControl(keys_of(driver), driver=driver, on_change=auth.changed),
         telemetry=telemetry,
         version=__version__,
         code_version=code_version(settings),
@@ -298,10 +303,14 @@ def unserved_queues(settings: Settings) -> dict[str, str]:
     return {handle.name: handle.policy.queue for handle in handles if handle.policy.queue not in served}
 
 
-def build_auth(settings: Settings, *, host: str, is_dev: bool) -> Auth:
-    """Decide how callers are known; refuses to serve strangers."""
+def build_auth(settings: Settings, driver: JobDriver, *, host: str, is_dev: bool) -> Guard:
+    """Decide how callers are known; refuses to serve strangers. Once the driver is open, `check_keys` of it."""
     key = None if settings.api_key_file is None else read_key_file(settings.api_key_file)
-    return decide_auth(host=host, key=key, is_dev=is_dev)
+    store = keys_of(driver)
+    has_store = store is not None and driver.capabilities.is_durable
+    if check_way_in(host=host, has_key=key is not None, has_store=has_store, is_dev=is_dev):
+        return Guard(None)
+    return Guard(key, store=store, refusals=Refusals(driver))
 
 
 def code_version(settings: Settings) -> str:

@@ -31,12 +31,12 @@ from .bootstrap import (
 )
 from .control.drain import DrainControl
 from .control.fleet import FleetControl
+from .control.guard import Guard
 from .domain.errors import NotImplementedYet, SettingsInvalid
 from .drivers.opening import close_driver, open_driver
 from .drivers.schedules import schedules_of
 from .http.admin import AdminListener, AdminProbes, on_loop
 from .http.app import create_app
-from .http.auth import Auth
 from .http.probes import Readiness, Trouble, check_readiness
 from .http.role import ApiRole
 from .http.server import HttpServer
@@ -90,7 +90,7 @@ class Process:
         self._started = threading.Event()
         self._bind = address_of(settings.bind, "OUTLAST_BIND")
         self._admin_bind = address_of(settings.admin_bind, "OUTLAST_ADMIN_BIND")
-        self._auth = build_auth(settings, host=self._bind[0], is_dev=is_dev) if "api" in roles else None
+        self._auth = self._build_auth(is_dev=is_dev) if "api" in roles else None
         self._worker = self._build_worker() if "worker" in roles else None
         self._relay = build_relay(settings, self._driver, self._outbox, self._telemetry) if "relay" in roles else None
         self._scheduler = self._build_scheduler() if "scheduler" in roles else None
@@ -103,6 +103,7 @@ class Process:
         Raises:
             DriverUnavailable: the database did not answer within `start_seconds`.
             SchemaOutdated: migrations are missing.
+        SettingsInvalid: the API would let nobody in.
         """
         return run_process(self._main, shutdown=self._shutdown, loop_factory=self._new_loop)
 
@@ -145,6 +146,9 @@ class Process:
                 missing=store.pooled.missing,
             )
 
+    def _build_auth(self, *, is_dev: bool) -> Guard:
+        return build_auth(self._settings, self._driver, host=self._bind[0], is_dev=is_dev)
+
     def _build_worker(self) -> Worker:
         asked = self._shutdown.request
         return build_worker(self._settings, self._driver, self._telemetry, on_drain_asked=asked)
@@ -172,6 +176,8 @@ class Process:
             self._worker.store_was_away()
         if self._outbox is not None:
             await open_driver(self._outbox, within=within)
+        if self._auth is not None:
+            await self._auth.check_keys()
 
     def _roles(self, admin: AdminListener) -> list[Role]:
         api = None if self._auth is None else self._api(self._auth)
@@ -183,7 +189,7 @@ class Process:
         roles = [role for role in (self._worker, self._relay, self._scheduler, api) if role is not None]
         return [*roles, Announcer(announce)]
 
-    def _api(self, auth: Auth) -> ApiRole:
+    def _api(self, auth: Guard) -> ApiRole:
         services = build_services(
             self._settings,
             self._driver,

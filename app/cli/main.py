@@ -24,6 +24,7 @@ from . import (
     events,
     explain,
     jobs,
+    keys,
     outbox,
     purge,
     queues,
@@ -50,6 +51,7 @@ jobs.jobs.command("set")(edits.change)
 app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, and act on one or on many of them.")
 app.add_typer(bulk.bulk, name="bulk", help="Follow and stop what is being done to many jobs at once.")
 app.add_typer(audit.audit, name="audit", help="See what operators did to what, and why.")
+app.add_typer(keys.keys, name="keys", help="Make, list, rotate and revoke the keys of the HTTP API.")
 app.add_typer(events.events, name="events", help="Emit events for runs that wait for them, and list them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..control.events import EventControl
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
+    from ..control.keys import KeyControl
     from ..control.outbox import OutboxControl
     from ..control.purge import PurgeControl
     from ..control.queues import QueueControl
@@ -89,6 +90,16 @@ def with_queues(db: str | None, verb: Callable[[QueueControl], Awaitable[T]]) ->
     from ..settings import Settings
 
     return asyncio.run(_with_driver(Settings.read(database_url=db), lambda driver: verb(QueueControl(driver))))
+
+
+def with_keys(db: str | None, verb: Callable[[KeyControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on API keys over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..control.keys import KeyControl
+    from ..drivers.api_keys import keys_of
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db)
+    return asyncio.run(_with_driver(settings, lambda driver: verb(KeyControl(keys_of(driver), driver=driver))))
 
 
 def with_schedules(db: str | None, verb: Callable[[ScheduleControl], Awaitable[T]]) -> T:

@@ -22,6 +22,7 @@ from .framework import lead_elsewhere, translate_http_exception, translate_valid
 from .openapi import render_document
 from .routers import (
     actions,
+    api_keys,
     audit,
     bulk,
     dead_letters,
@@ -47,7 +48,7 @@ from .services import HttpServices
 
 _ROUTERS = (
     *(enqueue, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
-    *(job_types, queues, schedules, workers, outbox, audit, drain, deploys, doctor, process, problems),
+    *(job_types, queues, schedules, workers, outbox, audit, api_keys, drain, deploys, doctor, process, problems),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"
@@ -108,10 +109,14 @@ async def _waiting(services: HttpServices) -> AsyncIterator[None]:
     """Run what finds news for requests that wait, for as long as the application is up."""
     services.waiters.open()
     services.streams.open()
+    services.auth.open()
     async with asyncio.TaskGroup() as group:
         start_in(group, services.waiters.run(), name="outlast.http.waiters")
         start_in(group, services.streams.run(), name="outlast.http.streams")
+        noting = services.auth.run(services.telemetry.auth_note_failed)
+        start_in(group, noting, name="outlast.http.auth")
         try:
             yield
         finally:
             services.end_waiting()
+            services.auth.stop()

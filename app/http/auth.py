@@ -1,105 +1,61 @@
-"""Who is asking: the bootstrap key, what a caller may do, and whether this process may serve at all.
+"""The way in over HTTP: whether this process may serve at all, and the token that a request carries.
 
 Off loopback nothing is served without a key; on loopback without one only `dev` serves, openly, to pages of its own
-origin. Keys are compared as SHA-256 digests in constant time: a key is long and random, so a slow hash would only
-slow down the service. The edge authenticates every request; routes name the scope they need.
+origin. The edge authenticates every request by `control.guard`; routes name the scope they need.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
-from ..domain.errors import Forbidden, SettingsInvalid, Unauthenticated
-from ..domain.job import DEFAULT_TENANT
+from ..control.guard import Guard
+from ..domain.api_key import Identity as Identity  # noqa: PLC0414 - words of this module's users
+from ..domain.api_key import Scope as Scope  # noqa: PLC0414
+from ..domain.errors import SettingsInvalid, Unauthenticated
 
 _SHORTEST_KEY = 20
 _LONGEST_KEY = 512
+_MAKE_ONE = "name a file with a key in OUTLAST_API_KEY_FILE, for example one made with `openssl rand -hex 32`"
 
 
-class Scope(StrEnum):
-    """What a key may do."""
+def check_way_in(*, host: str, has_key: bool, has_store: bool, is_dev: bool) -> bool:
+    """Decide whether a process that listens on `host` serves openly (True), or asks for keys.
 
-    JOBS_READ = "jobs:read"
-    JOBS_WRITE = "jobs:write"
-    PAYLOAD_READ = "payload:read"
-    OPERATE = "operate"
-    ADMIN = "admin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """A caller. `tenant` is the one it may act for, None for all of them."""
-
-    name: str
-    tenant: str | None
-    scopes: frozenset[Scope]
-
-    def may(self, scope: Scope) -> bool:
-        """Say whether the caller holds a scope."""
-        return scope in self.scopes
-
-    def check(self, *scopes: Scope) -> None:
-        """Raise `FORBIDDEN` unless the caller holds every scope."""
-        missing = [scope.value for scope in scopes if scope not in self.scopes]
-        if missing:
-            raise Forbidden(
-                f"the key {self.name!r} lacks the scope {', '.join(missing)}", fix="use a key that has the scope"
-            )
-
-
-_OPEN_IDENTITY = Identity(name="dev", tenant=None, scopes=frozenset(Scope))
-_BOOTSTRAP_IDENTITY = Identity(name="bootstrap", tenant=DEFAULT_TENANT, scopes=frozenset(Scope))
-
-
-class Auth:
-    """Turns an `Authorization` header into an identity. `key=None` is the open service of `dev`."""
-
-    def __init__(self, key: str | None) -> None:
-        self._digest = None if key is None else hashlib.sha256(key.encode()).digest()
-
-    @property
-    def is_open(self) -> bool:
-        """Say whether everybody who can connect may do everything."""
-        return self._digest is None
-
-    def authenticate(self, headers: Sequence[bytes]) -> Identity:
-        """Give the caller behind the request's `Authorization` headers. Raises `UNAUTHENTICATED`."""
-        if self._digest is None:
-            return _OPEN_IDENTITY
-        secret = _bearer_secret(headers)
-        if not hmac.compare_digest(hashlib.sha256(secret).digest(), self._digest):
-            raise Unauthenticated(
-                "this key is not known here", fix="send the key in the file of OUTLAST_API_KEY_FILE as a bearer token"
-            )
-        return _BOOTSTRAP_IDENTITY
-
-
-def decide_auth(*, host: str, key: str | None, is_dev: bool) -> Auth:
-    """Decide how a process that listens on `host` authenticates.
-
-    Raises `SETTINGS_INVALID` where serving would let strangers in: without a key anywhere but in `dev` on loopback.
+    Raises `SETTINGS_INVALID` where serving would let strangers in, or could let nobody in: without a key and without a
+    store of keys anywhere but in `dev` on loopback. Whether such a store has keys is asked once it is open.
     """
-    if key is not None:
-        return Auth(key)
+    if has_key:
+        return False
+    if is_dev and is_loopback(host):
+        return True
+    if has_store:
+        return False
     if not is_loopback(host):
         raise SettingsInvalid(
             f"there is no key and {host} can be reached from other machines"
             if host
             else "there is no key, and which address the server binds to is not known here",
-            fix="name a file with a key in OUTLAST_API_KEY_FILE, for example one made with `openssl rand -hex 32`",
+            fix=_MAKE_ONE,
         )
-    if not is_dev:
-        raise SettingsInvalid(
-            "there is no key, and only `outlast dev` serves without one",
-            fix="name a file with a key in OUTLAST_API_KEY_FILE, for example one made with `openssl rand -hex 32`",
+    raise SettingsInvalid("there is no key, and only `outlast dev` serves without one", fix=_MAKE_ONE)
+
+
+async def authenticate(guard: Guard, headers: Sequence[bytes]) -> Identity:
+    """Give the caller behind a request's `Authorization` headers.
+
+    Raises:
+        Unauthenticated: there is no token, or one that is not taken.
+    """
+    token = "" if guard.is_open else _bearer_token(headers)
+    identity = await guard.authenticate(token)
+    if identity is None:
+        raise Unauthenticated(
+            "this key is not known here, or no longer",
+            fix="send a key that `outlast keys list` shows to be in force; a new one is known after a second",
         )
-    return Auth(None)
+    return identity
 
 
 def is_loopback(host: str) -> bool:
@@ -130,8 +86,8 @@ def read_key_file(path: Path) -> str:
     return key
 
 
-def _bearer_secret(headers: Sequence[bytes]) -> bytes:
-    scheme, _, secret = (headers[0] if len(headers) == 1 else b"").partition(b" ")
-    if scheme.lower() != b"bearer" or not secret.strip():
+def _bearer_token(headers: Sequence[bytes]) -> str:
+    scheme, _, token = (headers[0] if len(headers) == 1 else b"").partition(b" ")
+    if scheme.lower() != b"bearer" or not token.strip():
         raise Unauthenticated("the request carries no key", fix="send `Authorization: Bearer KEY`")
-    return secret.strip()
+    return token.strip().decode("latin-1")

@@ -30,6 +30,11 @@ class Caller:
     identity: Identity | None
     traceparent: str | None
 
+    @property
+    def key_id(self) -> str | None:
+        """Give what stands for the caller's key through all its secrets; None on the open paths."""
+        return None if self.identity is None else self.identity.key_id
+
 
 def caller_of(scope: AsgiScope) -> Caller:
     """Give what the edge noted down."""
@@ -73,3 +78,4 @@ Reader: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
 PayloadReader: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_READ, Scope.PAYLOAD_READ))]
 Writer: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_WRITE))]
 Operator: TypeAlias = Annotated[Identity, Depends(Needs(Scope.OPERATE))]
+Admin: TypeAlias = Annotated[Identity, Depends(Needs(Scope.ADMIN))]

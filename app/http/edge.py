@@ -18,9 +18,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
-from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid
+from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid, Unauthenticated
 from ..domain.text import is_traceparent
-from .auth import Identity
+from .auth import Identity, authenticate
 from .caller import OPEN_PATHS, SCOPE_KEY, Caller, route_path
 from .headers import SECURITY_HEADERS
 from .patience import Patience
@@ -54,7 +54,7 @@ class Edge:
 
     async def _answer(self, scope: Scope, answer: _Answer) -> None:
         try:
-            scope[SCOPE_KEY] = self._admit(scope, answer.facts)
+            scope[SCOPE_KEY] = await self._admit(scope, answer.facts)
             async with answer.patience:
                 await self._app(scope, answer.receive, answer.send)
         except ClientDisconnect:
@@ -62,18 +62,26 @@ class Edge:
         except Exception as exc:  # noqa: BLE001 - every failure becomes an answer; what is ours is reported
             await self._refuse(exc, scope, answer)
 
-    def _admit(self, scope: Scope, facts: RequestFacts) -> Caller:
+    async def _admit(self, scope: Scope, facts: RequestFacts) -> Caller:
         _check_target(scope)
         _check_headers(scope["headers"])
         headers = Headers(scope=scope)
         if self._services.auth.is_open:
             _check_local(headers, scope["method"])
-        return Caller(facts=facts, identity=self._authenticate(scope, headers), traceparent=_traceparent_of(headers))
+        identity = await self._authenticate(scope, headers)
+        return Caller(facts=facts, identity=identity, traceparent=_traceparent_of(headers))
 
-    def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
+    async def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
         if route_path(scope) in OPEN_PATHS:
             return None
-        return self._services.auth.authenticate([value for name, value in headers.raw if name == b"authorization"])
+        given = [value for name, value in headers.raw if name == b"authorization"]
+        return await authenticate(self._services.auth, given)
+
+    def _note(self, error: OutlastError, scope: Scope, facts: RequestFacts) -> None:
+        caller: Caller | None = scope.get(SCOPE_KEY)
+        identity, client = None if caller is None else caller.identity, scope.get("client")
+        address = None if client is None else str(client[0])
+        self._services.auth.refused(error, identity, address=address, path=facts.instance)
 
     async def _refuse(self, exc: Exception, scope: Scope, answer: _Answer) -> None:
         error = exc if isinstance(exc, OutlastError) else Internal(type(exc).__name__, fix="see the log")
@@ -81,6 +89,8 @@ class Edge:
             self._services.telemetry.request_failed(
                 method=scope["method"], path=answer.facts.instance, code=error.code, error=exc
             )
+        if isinstance(error, Unauthenticated | Forbidden):
+            self._note(error, scope, answer.facts)
         if answer.has_started:
             raise exc
         response = problem_response(error, answer.facts)

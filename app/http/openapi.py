@@ -32,12 +32,13 @@ from .requests import (
 )
 from .requests_actions import DuplicateBody, PatchBody, ReasonBody
 from .requests_bulk import BulkBody
+from .requests_keys import KeyBody, RotateBody
 from .run_answers import StreamedEvents
 
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
-    DeadPurgeBody,
+    *(DeadPurgeBody, KeyBody, RotateBody),
 )
 _TAGS = (
     {
@@ -57,6 +58,7 @@ _TAGS = (
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
     {"name": "workers", "description": "The processes that execute jobs."},
     {"name": "audit", "description": "What operators did to what, and why."},
+    {"name": "api keys", "description": "Who may do what for which tenant: make, list, rotate and revoke keys."},
     {"name": "drain", "description": "Leaving in order: how far, what is held, asking for it, and what it cost."},
     {"name": "process", "description": "Probes, metrics and versions of the process that answers."},
 )

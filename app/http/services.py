@@ -19,7 +19,9 @@ from ..control.doctor.doctor import Doctor
 from ..control.drain import DrainControl
 from ..control.events import EventControl
 from ..control.fleet import FleetControl
+from ..control.guard import Guard
 from ..control.jobs import JobControl
+from ..control.keys import KeyControl
 from ..control.outbox import OutboxControl
 from ..control.purge import PurgeControl
 from ..control.queues import QueueControl
@@ -28,7 +30,6 @@ from ..control.schedules import ScheduleControl
 from ..control.streams import JobStreams
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
-from .auth import Auth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,8 @@ class HttpServices:
     doctor: Doctor
     waiters: ResultWaiters
     streams: JobStreams
-    auth: Auth
+    auth: Guard
+    keys: KeyControl
     telemetry: Telemetry
     version: str
     code_version: str

@@ -28,6 +28,7 @@ from ..domain.snapshot import Expired, Reaped, Stats
 from .facts import code_of, lasted, of_job, of_taken
 from .metrics import Metrics
 from .telemetry_attempts import Level, worded
+from .telemetry_auth import AuthEvents
 from .telemetry_bulk import BulkEvents
 from .telemetry_outbox import OutboxEvents
 from .telemetry_purge import PurgeEvents
@@ -42,7 +43,7 @@ _NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper(
 _PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "inflight": 2, "close": 3}
 
 
-class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents):
+class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvents):
     """The voice of one process. Without a logger it only counts and tells its taps."""
 
     def __init__(

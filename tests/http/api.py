@@ -21,24 +21,28 @@ from app.control.doctor.finding import Surroundings
 from app.control.drain import DrainControl
 from app.control.events import EventControl
 from app.control.fleet import FleetControl
+from app.control.guard import Guard
 from app.control.jobs import JobControl
+from app.control.keys import KeyControl
 from app.control.outbox import OutboxControl
 from app.control.purge import PurgeControl
 from app.control.queues import QueueControl
+from app.control.refusals import Refusals
 from app.control.runs import RunControl
 from app.control.schedules import ScheduleControl
 from app.control.staged import StagedIds
 from app.control.streams import JobStreams
 from app.control.waiting import ResultWaiters
+from app.domain.api_key import Identity
 from app.domain.job import ClaimedJob, JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retried
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason
+from app.drivers.api_keys import keys_of
 from app.drivers.bulk import bulk_of
 from app.drivers.outbox import outbox_of
 from app.drivers.schedules import schedules_of
 from app.http.app import create_app
-from app.http.auth import Auth
 from app.http.server import HttpServer
 from app.http.services import HttpServices
 from app.jobs.admission import Admission
@@ -87,6 +91,8 @@ class Api:
         self.streams = JobStreams(env.driver)
         self.waiters = ResultWaiters(env.driver)
         self.leaving = Shutdown(drain_seconds=25, telemetry=self.telemetry)
+        store = None if key is None else keys_of(env.driver)
+        self.guard = guard = Guard(key, store=store, refusals=Refusals(env.driver))
         catalogue = TypeCatalogue(env.driver)
         jobs = JobControl(
             driver=env.driver,
@@ -121,7 +127,8 @@ class Api:
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
                 "streams": self.streams,
-                "auth": Auth(key),
+                "auth": guard,
+                "keys": KeyControl(keys_of(env.driver), driver=env.driver, on_change=guard.changed),
                 "telemetry": self.telemetry,
                 "version": "0.0.0",
                 "code_version": "1.0.0",
@@ -134,6 +141,14 @@ class Api:
         )
         self.app: FastAPI = create_app(self.services)
         self.client = self.client_with({} if key is None else {"Authorization": f"Bearer {key}"})
+
+    def act_as(self, identity: Identity) -> None:
+        """Take every caller for this one from now on."""
+
+        async def authenticate(_token: str) -> Identity:
+            return identity
+
+        setattr(self.guard, "authenticate", authenticate)  # noqa: B010 - another way in, for this application alone
 
     def client_with(self, headers: dict[str, str]) -> httpx.AsyncClient:
         """Give a client that speaks to the application without a network."""

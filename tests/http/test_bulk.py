@@ -183,7 +183,7 @@ async def test_a_key_acts_on_its_own_tenant_alone(locked: Api) -> None:
 async def test_only_operators_make_and_abort(locked: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Identity(name="eve", tenant="default", scopes=frozenset({Scope.JOBS_READ}))
     document = (await made(locked, "cancel", filter={})).json()
-    monkeypatch.setattr(locked.services.auth, "authenticate", lambda _headers: reader)
+    locked.act_as(reader)
     assert code_of(await made(locked, "cancel", filter={})) == (403, "FORBIDDEN")
     assert code_of(await locked.client.post(f"{PATH}/{document['id']}/abort")) == (403, "FORBIDDEN")
     assert (await locked.client.get(f"{PATH}/{document['id']}")).status_code == 200

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from app.domain.drain import DrainReport
 from app.domain.job import WorkerId
 from app.domain.ledger import CAUSE_DRAIN
@@ -54,17 +52,13 @@ async def test_a_deploy_is_told_by_worker_by_job_type_and_by_job(each_api: Api) 
     ]
 
 
-async def test_runs_of_other_tenants_are_counted_and_not_shown(each_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_runs_of_other_tenants_are_counted_and_not_shown(each_api: Api) -> None:
     env = each_api.env
     worker = await env.register()
     await env.driver.enqueue_many([new_job("mail.send", tenant="acme"), new_job("shop.import", tenant="other")])
     claims = await env.claim(worker, names=NAMES)
     await report(env, worker, *(run_of(one, "abandoned", has_ignored=True) for one in claims))
-    monkeypatch.setattr(
-        each_api.services.auth,
-        "authenticate",
-        lambda _headers: Identity(name="acme", tenant="acme", scopes=frozenset(Scope)),
-    )
+    each_api.act_as(Identity(name="acme", tenant="acme", scopes=frozenset(Scope)))
     seen = await shown(each_api)
     (deploy,) = seen.items
     assert deploy.abandoned == 2

@@ -51,20 +51,20 @@ async def test_every_route_but_the_probes_says_what_it_needs(locked: Api) -> Non
         assert bool(markers) != (path in OPEN_PATHS), f"{method} {path} has no auth marker"
 
 
-async def test_a_scope_that_is_missing_is_a_refusal(locked: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scope_that_is_missing_is_a_refusal(locked: Api) -> None:
     powerless = Identity(name="powerless", tenant="default", scopes=frozenset())
-    monkeypatch.setattr(locked.services.auth, "authenticate", lambda _headers: powerless)
+    locked.act_as(powerless)
     for method, path, route in routes_of(locked):
         needs = [each.call for each in route.dependant.dependencies if isinstance(each.call, Needs)]
         if needs and needs[0].scopes:
             assert code_of(await locked.client.request(method, path)) == (403, "FORBIDDEN"), path
 
 
-async def test_payloads_are_kept_from_keys_that_may_not_read_them(locked: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_payloads_are_kept_from_keys_that_may_not_read_them(locked: Api) -> None:
     job = await locked.post(payload={"secret": 1})
     scopes = frozenset({Scope.JOBS_READ, Scope.JOBS_WRITE})
     limited = Identity(name="limited", tenant="default", scopes=scopes)
-    monkeypatch.setattr(locked.services.auth, "authenticate", lambda _headers: limited)
+    locked.act_as(limited)
     found = await locked.get(job)
     assert "payload" not in found
     assert "result" not in found

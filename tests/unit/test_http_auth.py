@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from app.control.guard import Guard
 from app.domain.errors import Forbidden, SettingsInvalid, Unauthenticated
-from app.http.auth import Auth, Identity, Scope, decide_auth, is_loopback, read_key_file
+from app.drivers.memory.driver import MemoryDriver
+from app.http.auth import Identity, Scope, authenticate, check_way_in, is_loopback, read_key_file
 
 EVERY_INTERFACE = "0.0.0.0"  # noqa: S104 - what is to be refused
 KEY = "0123456789abcdef0123456789abcdef"
@@ -32,45 +34,71 @@ def test_loopback_is_recognised(host: str) -> None:
 def test_everything_else_is_not_loopback(host: str) -> None:
     assert not is_loopback(host)
     with pytest.raises(SettingsInvalid, match="API_KEY_FILE"):
-        decide_auth(host=host, key=None, is_dev=True)
+        check_way_in(host=host, has_key=False, has_store=False, is_dev=True)
 
 
 def test_without_a_key_only_dev_serves_on_loopback() -> None:
-    assert decide_auth(host="127.0.0.1", key=None, is_dev=True).is_open
+    assert check_way_in(host="127.0.0.1", has_key=False, has_store=False, is_dev=True)
     with pytest.raises(SettingsInvalid, match="API_KEY_FILE"):
-        decide_auth(host="127.0.0.1", key=None, is_dev=False)
+        check_way_in(host="127.0.0.1", has_key=False, has_store=False, is_dev=False)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", EVERY_INTERFACE])
 @pytest.mark.parametrize("is_dev", [True, False])
-def test_a_key_is_demanded_wherever_there_is_one(host: str, is_dev: bool) -> None:
-    auth = decide_auth(host=host, key=KEY, is_dev=is_dev)
-    assert not auth.is_open
+async def test_a_key_is_demanded_wherever_there_is_one(host: str, is_dev: bool) -> None:
+    assert not check_way_in(host=host, has_key=True, has_store=False, is_dev=is_dev)
     with pytest.raises(Unauthenticated):
-        auth.authenticate([])
+        await authenticate(Guard(KEY), [])
 
 
-def test_the_bootstrap_key_may_do_everything_for_the_default_tenant() -> None:
-    identity = Auth(KEY).authenticate([b"Bearer " + KEY.encode()])
-    assert identity.tenant == "default"
+@pytest.mark.parametrize(
+    ("host", "is_dev", "is_open"),
+    [("127.0.0.1", True, True), ("127.0.0.1", False, False), (EVERY_INTERFACE, True, False), ("", False, False)],
+)
+def test_a_store_of_keys_is_a_way_in(host: str, is_dev: bool, is_open: bool) -> None:
+    assert check_way_in(host=host, has_key=False, has_store=True, is_dev=is_dev) is is_open
+
+
+async def test_a_store_without_a_key_in_force_lets_nobody_in() -> None:
+    driver = MemoryDriver()
+    await driver.open()
+    guard = Guard(None, store=driver.api_keys)
+    with pytest.raises(SettingsInvalid, match="no API key in force"):
+        await guard.check_keys()
+    await Guard(KEY, store=driver.api_keys).check_keys()
+    await Guard(None).check_keys()
+
+
+async def test_the_bootstrap_key_may_do_everything_for_the_default_tenant() -> None:
+    identity = await authenticate(Guard(KEY), [b"Bearer " + KEY.encode()])
+    assert (identity.tenant, identity.key_id) == ("default", "bootstrap")
     assert identity.scopes == frozenset(Scope)
     identity.check(*Scope)
 
 
-def test_the_open_service_may_do_everything_for_everybody() -> None:
-    assert Auth(None).authenticate([]).tenant is None
+async def test_the_open_service_may_do_everything_for_everybody() -> None:
+    assert (await authenticate(Guard(None), [])).tenant is None
 
 
-def test_a_missing_scope_is_named() -> None:
+def test_a_missing_scope_is_named_with_the_way_to_one() -> None:
     reader = Identity(name="reader", tenant="default", scopes=frozenset({Scope.JOBS_READ}))
     reader.check(Scope.JOBS_READ)
-    with pytest.raises(Forbidden, match="operate"):
+    with pytest.raises(Forbidden, match="operate") as caught:
         reader.check(Scope.JOBS_READ, Scope.OPERATE)
+    assert "--scope operate" in caught.value.fix
 
 
 def test_a_key_is_not_kept_as_it_is() -> None:
-    auth = Auth(KEY)
-    assert KEY not in repr(vars(auth))
+    assert KEY not in repr(vars(Guard(KEY)))
+
+
+def test_a_caller_bound_to_queues_acts_on_those_alone() -> None:
+    bound = Identity(name="mail", tenant="default", scopes=frozenset(Scope), queues=frozenset({"mail"}))
+    bound.check_queue("mail")
+    with pytest.raises(Forbidden, match="slow"):
+        bound.check_queue("slow")
+    with pytest.raises(Forbidden, match="bound to queues"):
+        bound.check_every_queue("a schedule")
 
 
 def test_a_key_file_holds_one_key(tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""API keys over HTTP: what they open, that a secret is seen once, and that they end everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.domain.audit import AuditQuery
+from app.domain.errors import DriverUnavailable
+from app.http.answers_keys import ApiKeyList, IssuedApiKey
+from tests.http.api import KEY, Api, code_of, job_type
+from tests.support.drivers import NAME, DriverEnv
+
+
+@pytest.fixture
+async def each_locked(env: DriverEnv) -> AsyncIterator[Api]:
+    """The service with a bootstrap key over each driver in turn."""
+    made = Api(env, key=KEY)
+    await env.driver.publish_job_types([job_type()])
+    async with made.client:
+        yield made
+
+
+async def made(api: Api, *scopes: str, by: httpx.AsyncClient | None = None, **fields: Any) -> dict[str, Any]:
+    """Make a key and give the answer."""
+    body = {"label": "ci", "scopes": list(scopes) or ["jobs:read"], **fields}
+    response = await (by or api.client).post("/v1/api-keys", json=body)
+    assert response.status_code == 201, response.text
+    IssuedApiKey.model_validate(response.json())
+    answer: dict[str, Any] = response.json()
+    assert response.headers["location"] == f"/v1/api-keys/{answer['id']}"
+    return answer
+
+
+def with_key(api: Api, key: dict[str, Any]) -> httpx.AsyncClient:
+    return api.client_with({"Authorization": f"Bearer {key['token']}"})
+
+
+async def test_a_key_opens_what_its_scopes_say(each_locked: Api) -> None:
+    key = await made(each_locked, "jobs:read")
+    async with with_key(each_locked, key) as reader:
+        assert (await reader.get("/v1/jobs")).status_code == 200
+        refused = await reader.post("/v1/jobs", json={"name": NAME, "payload": {}})
+        assert code_of(refused) == (403, "FORBIDDEN")
+        assert "jobs:write" in refused.json()["detail"]
+        assert "--scope jobs:write" in refused.json()["fix"]
+    async with each_locked.client_with({"Authorization": f"Bearer {key['token'][:-1]}0"}) as wrong:
+        answer = await wrong.get("/v1/jobs")
+        assert code_of(answer) == (401, "UNAUTHENTICATED")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_secret_is_answered_once(each_locked: Api) -> None:
+    key = await made(each_locked)
+    secret = key["token"].rpartition("_")[2]
+    listed = await each_locked.client.get("/v1/api-keys")
+    ApiKeyList.model_validate(listed.json())
+    one = await each_locked.client.get(f"/v1/api-keys/{key['id']}")
+    audit = await each_locked.client.get("/v1/audit")
+    for response in (listed, one, audit):
+        assert response.status_code == 200
+        assert secret not in response.text
+    assert one.json() == listed.json()["items"][0]
+    assert one.json()["last4"] == secret[-4:]
+
+
+async def test_a_rotated_key_takes_both_secrets_for_a_while(each_locked: Api) -> None:
+    key = await made(each_locked)
+    path = f"/v1/api-keys/{key['id']}/rotate"
+    second = (await each_locked.client.post(path)).json()
+    IssuedApiKey.model_validate(second)
+    for one in (key, second):
+        async with with_key(each_locked, one) as client:
+            assert (await client.get("/v1/jobs")).status_code == 200
+    third = (await each_locked.client.post(path, json={"overlap_ms": 0})).json()
+    for one, status in ((key, 401), (second, 401), (third, 200)):
+        async with with_key(each_locked, one) as client:
+            assert (await client.get("/v1/jobs")).status_code == status
+
+
+async def test_a_revoked_key_opens_nothing_in_any_process_five_seconds_later(each_locked: Api) -> None:
+    """Two applications over one store, in real time: the other one has the key at hand when it is revoked."""
+    other = Api(each_locked.env, key=KEY)
+    key = await made(each_locked)
+    async with with_key(other, key) as there, with_key(each_locked, key) as here:
+        assert (await there.get("/v1/jobs")).status_code == 200
+        answer = await each_locked.client.delete(f"/v1/api-keys/{key['id']}")
+        revoked_at = time.monotonic()
+        assert answer.json()["revoked_by"] == "bootstrap"
+        assert code_of(await here.get("/v1/jobs")) == (401, "UNAUTHENTICATED")
+        async with asyncio.timeout(5):
+            while (await there.get("/v1/jobs")).status_code == 200:
+                await asyncio.sleep(0.05)
+        assert time.monotonic() - revoked_at < 5
+        assert code_of(await there.get("/v1/jobs")) == (401, "UNAUTHENTICATED")
+    await other.guard.write()
+
+
+async def test_nobody_is_let_in_by_what_was_known_too_long_ago(memory: DriverEnv) -> None:
+    api = Api(memory, key=KEY)
+    key = await made(api)
+    async with with_key(api, key) as client:
+        assert (await client.get("/livez")).status_code == 200
+        assert (await client.get("/v1/job-types")).status_code == 200
+        ring = api.guard._ring
+        assert ring is not None
+        ring._asked_at -= 10
+        await memory.driver.close()
+        assert code_of(await client.get("/v1/job-types")) == (503, DriverUnavailable.code)
+
+
+async def test_a_key_makes_none_that_may_do_more(each_locked: Api) -> None:
+    narrow = await made(each_locked, "admin", "jobs:read", queues=["mail"])
+    wide = await made(each_locked, "operate")
+    async with with_key(each_locked, narrow) as client:
+        for body in (
+            {"scopes": ["operate"]},
+            {"scopes": ["jobs:read"], "tenant": "acme"},
+            {"scopes": ["jobs:read"], "queues": ["mail", "slow"]},
+        ):
+            answer = await client.post("/v1/api-keys", json={"label": "more", **body})
+            assert code_of(answer) == (403, "FORBIDDEN")
+        assert (await made(each_locked, "jobs:read", by=client))["queues"] == ["mail"]
+        assert code_of(await client.post(f"/v1/api-keys/{wide['id']}/rotate")) == (403, "FORBIDDEN")
+
+
+async def test_another_tenants_keys_are_absent(each_locked: Api) -> None:
+    async with asyncio.timeout(20):
+        issued = await _key_of(each_locked, "acme")
+    mine = await made(each_locked)
+    async with with_key(each_locked, issued) as acme:
+        assert [row["id"] for row in (await acme.get("/v1/api-keys")).json()["items"]] == [issued["id"]]
+        absent = await acme.get("/v1/api-keys/0000000000000000")
+        for response in (
+            await acme.get(f"/v1/api-keys/{mine['id']}"),
+            await acme.delete(f"/v1/api-keys/{mine['id']}"),
+            await acme.post(f"/v1/api-keys/{mine['id']}/rotate"),
+        ):
+            assert code_of(response) == (404, "NOT_FOUND")
+            assert response.json()["detail"].replace(mine["id"], "0" * 16) == absent.json()["detail"]
+
+
+async def _key_of(api: Api, tenant: str) -> dict[str, Any]:
+    """Make a key of another tenant, as an operator does on the command line."""
+    from app.control.keys import KeyOrder  # noqa: PLC0415 - of this helper alone
+    from app.domain.api_key import Scope  # noqa: PLC0415
+    from app.domain.audit import Acting  # noqa: PLC0415
+
+    order = KeyOrder(label=tenant, tenant=tenant, scopes=frozenset(Scope))
+    issued = await api.services.keys.create(order, by=Acting(actor="cli:ada"))
+    return {"id": issued.key.id, "token": issued.token}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"label": "x"},
+        {"label": "x", "scopes": []},
+        {"label": "x", "scopes": ["root"]},
+        {"label": "x", "scopes": ["jobs:read", "jobs:read"]},
+        {"label": "x", "scopes": ["jobs:read"], "queues": []},
+        {"label": "x", "scopes": ["jobs:read"], "queues": ["NO"]},
+        {"label": "x", "scopes": ["jobs:read"], "expires_at": "2001-01-01T00:00:00Z"},
+        {"label": "\u202e", "scopes": ["jobs:read"]},
+        {"label": "x", "scopes": "jobs:read"},
+    ],
+)
+async def test_what_cannot_be_a_key_is_refused(locked: Api, body: dict[str, Any]) -> None:
+    assert (await locked.client.post("/v1/api-keys", json=body)).status_code == 422
+
+
+async def test_refusals_are_rows_and_a_flood_is_few(each_locked: Api) -> None:
+    key = await made(each_locked, "jobs:read")
+    async with each_locked.client_with({}) as stranger, with_key(each_locked, key) as reader:
+        for _ in range(50):
+            await stranger.get("/v1/jobs")
+        await reader.post("/v1/api-keys", json={})
+    await each_locked.guard.write()
+    rows = (await each_locked.env.driver.audit(AuditQuery(action="auth.refused"))).items
+    found = {(row.actor, row.outcome, row.target_kind, row.target, row.tenant) for row in rows}
+    assert found == {
+        ("anonymous", "UNAUTHENTICATED", "auth", None, None),
+        (f"ci ({key['id']})", "FORBIDDEN", "key", key["id"], "default"),
+    }
+    assert '"count": 50' in next(row.details for row in rows if row.actor == "anonymous")
+    for n in range(1_000):
+        error = DriverUnavailable("x", fix="y")
+        each_locked.guard.refused(error, None, address=f"10.0.{n // 250}.{n % 250}", path="/")
+    await each_locked.guard.write()
+    rows = (await each_locked.env.driver.audit(AuditQuery(action="auth.refused", limit=200))).items
+    assert len(rows) == 2 + 11
+    assert any(row.outcome == "MORE" and '"count": 990' in row.details for row in rows)
+
+
+async def test_use_is_noted_beside_the_requests(each_locked: Api) -> None:
+    key = await made(each_locked)
+    async with with_key(each_locked, key) as client:
+        for _ in range(3):
+            await client.get("/v1/jobs")
+    shown = await each_locked.client.get(f"/v1/api-keys/{key['id']}")
+    assert shown.json()["last_used_at"] is None
+    await each_locked.guard.write()
+    shown = await each_locked.client.get(f"/v1/api-keys/{key['id']}")
+    assert shown.json()["last_used_at"] is not None
