@@ -1,6 +1,8 @@
-"""API keys: who may do what for which tenant.
+"""API keys: who may do what for which tenant; and row security, by which each tenant's rows are its own.
 
-Of a secret only its SHA-256 and its last four characters are kept. Nothing on the way of a job touches this table.
+Of a secret only its SHA-256 and its last four characters are kept. Nothing on the way of a job touches that table. The
+policies bind the role that reads for callers of one tenant and nobody else: who owns the tables passes them by. Where
+this account may not make roles there is none, until somebody makes it as the documentation says.
 """
 
 from __future__ import annotations
@@ -35,6 +37,47 @@ STATEMENTS = (
 )
 
 
+# Null: what belongs to nobody alone is everybody's to see.
+WALLED = {"job": False, "event": False, "audit": True, "bulk": False, "outbox": False}
+# Held by one migration after the other; another that makes the same role in another database is no failure.
+ROLE = """do $make$ begin
+  if not exists (select from pg_roles where rolname = '{role}') then create role "{role}" nologin; end if;
+exception when insufficient_privilege or duplicate_object or unique_violation then
+  raise notice using message = 'the role {role} is not made here: ' || sqlerrm;
+end $make$"""
+GRANTS = """do $make$ begin
+  grant usage on schema {schema} to "{role}";
+  grant select on all tables in schema {schema} to "{role}";
+  revoke all on {schema}.api_key from "{role}";
+  alter default privileges in schema {schema} grant select on tables to "{role}";
+  if not pg_has_role(current_user, '{role}', 'member') then grant "{role}" to current_user; end if;
+exception when insufficient_privilege or undefined_object then
+  raise notice using message = 'the role {role} may not be used here: ' || sqlerrm;
+end $make$"""
+REVOKES = """do $make$ begin
+  alter default privileges in schema {schema} revoke select on tables from "{role}";
+  revoke all on all tables in schema {schema} from "{role}";
+  revoke all on schema {schema} from "{role}";
+exception when undefined_object then null;
+end $make$"""
+
+
+def names() -> dict[str, str]:
+    schema: str = context.config.attributes["schema"]
+    return {"schema": f'"{schema}"', "role": f"{schema}_api"}
+
+
+def wall(table: str, *, with_nobodys: bool) -> list[str]:
+    own = "tenant = current_setting('outlast.tenant', true)"
+    seen = f"(tenant is null or {own})" if with_nobodys else own
+    name, passes = f"{names()['schema']}.{table}", f"current_user <> '{names()['role']}'"
+    return [
+        f"create policy everybody on {name} using (true) with check (true)",
+        f"create policy own_tenant on {name} as restrictive for select using ({passes} or {seen})",
+        f"alter table {name} enable row level security",
+    ]
+
+
 def in_schema(sql: str) -> str:
     schema: str = context.config.attributes["schema"]
     return re.sub(r"\boutlast\.", f'"{schema}".', sql)
@@ -43,7 +86,18 @@ def in_schema(sql: str) -> str:
 def upgrade() -> None:
     for statement in STATEMENTS:
         op.execute(in_schema(statement))
+    for table, with_nobodys in WALLED.items():
+        for statement in wall(table, with_nobodys=with_nobodys):
+            op.execute(statement)
+    op.execute(ROLE.format(**names()))
+    op.execute(GRANTS.format(**names()))
 
 
 def downgrade() -> None:
+    op.execute(REVOKES.format(**names()))
+    for table in WALLED:
+        name = f"{names()['schema']}.{table}"
+        op.execute(f"alter table {name} disable row level security")
+        for policy in ("everybody", "own_tenant"):
+            op.execute(f"drop policy {policy} on {name}")
     op.execute(in_schema("drop table outlast.api_key"))

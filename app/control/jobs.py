@@ -42,6 +42,10 @@ class Placed:
     answer: Enqueued
 
 
+def _any(_queue: str) -> None:
+    """Refuse no queue."""
+
+
 class JobControl(JobActions):
     """The verbs on jobs; those of operators are `JobActions`'.
 
@@ -66,13 +70,15 @@ class JobControl(JobActions):
         self._staged = staged
         self._types = JobTypes()
 
-    async def enqueue(self, request: EnqueueRequest, *, tenant: str | None) -> Placed:
+    async def enqueue(
+        self, request: EnqueueRequest, *, tenant: str | None, check_queue: Callable[[str], object] = _any
+    ) -> Placed:
         """Admit and store one job, durable when this returns.
 
         Raises:
             JobUnknown: nobody has published the name, or its key or tenant cannot be evaluated here.
             PayloadInvalid: the payload does not fit the published schema.
-            Forbidden: the job belongs to a tenant the caller may not act for.
+            Forbidden: the job belongs to a tenant the caller may not act for, or `check_queue` refuses its queue.
             JobDuplicate, IdempotencyMismatch: the key is taken.
         """
         published = await self._catalogue.find(request.name)
@@ -81,6 +87,7 @@ class JobControl(JobActions):
         job = self._admission.admit(self._types.of(published), request)
         if tenant is not None and job.tenant != tenant:
             raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
+        check_queue(job.queue)
         answer = await until_known(lambda: self._driver.enqueue(job))
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
         return Placed(job=job, answer=answer)
@@ -130,7 +137,7 @@ class JobControl(JobActions):
     async def attempts(self, job_id: JobId, *, tenant: str | None) -> tuple[AttemptView, ...]:
         """Give a job's attempt ledger in order. Raises `JOB_NOT_FOUND`."""
         await self.describe(job_id, tenant=tenant)
-        return await self._driver.attempts(job_id)
+        return await self._driver.attempts(job_id, tenant=tenant)
 
     async def on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """Do something with one job; where there is none, say why: the id may be one that was given out at staging.

@@ -63,7 +63,7 @@ class RunControl:
         """Give a job and its life as spans. Raises `JOB_NOT_FOUND`."""
         run = await self.run(job_id, tenant=tenant)
         view = await self.jobs.describe(job_id, tenant=tenant)
-        return view, timeline_of(view, await self._driver.attempts(job_id), run)
+        return view, timeline_of(view, await self._driver.attempts(job_id, tenant=tenant), run)
 
     async def fork(
         self, job_id: JobId, *, from_step: str | None, tenant: str | None, by: Acting | None = None

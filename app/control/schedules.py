@@ -35,17 +35,26 @@ class ScheduleControl:
         self._admission = admission
         self._types = JobTypes()
 
-    async def list(self, *, with_payload: bool = True) -> list[Document]:
-        """Give every schedule by name, with its last outcome and its next time."""
+    async def list(self, *, with_payload: bool = True, tenant: str | None = None) -> list[Document]:
+        """Give every schedule by name, with its last outcome and its next time; payloads as in `find`."""
         store = self._given()
         views, now = await store.schedules(occurrences=1), await store.now()
-        return [schedule_document(view, now, fires=1, with_payload=with_payload) for view in views]
+        return [
+            schedule_document(view, now, fires=1, with_payload=with_payload and await self._is_seen(view, tenant))
+            for view in views
+        ]
 
-    async def find(self, name: str, *, fires: int = SHOWN_FIRES, with_payload: bool = True) -> Document:
-        """Give one schedule with its last 20 outcomes and its next times. Raises `NOT_FOUND`."""
+    async def find(
+        self, name: str, *, fires: int = SHOWN_FIRES, with_payload: bool = True, tenant: str | None = None
+    ) -> Document:
+        """Give one schedule with its last 20 outcomes and its next times. Raises `NOT_FOUND`.
+
+        With a tenant, the payload only if the jobs of the schedule are that tenant's.
+        """
         store = self._given()
         view = await self._view(name)
-        return schedule_document(view, await store.now(), fires=fires, with_payload=with_payload)
+        is_seen = with_payload and await self._is_seen(view, tenant)
+        return schedule_document(view, await store.now(), fires=fires, with_payload=is_seen)
 
     async def pause(self, name: str, *, by: str, reason: str | None) -> None:
         """Let a schedule skip its occurrences; the first pause stands. Raises `NOT_FOUND`."""
@@ -85,6 +94,19 @@ class ScheduleControl:
             ScheduleInvalid: the expression or the zone is none, or never holds.
         """
         return preview_document(cron, tz, count=count, after=await self._given().now() if after is None else after)
+
+    async def _is_seen(self, view: ScheduleView, tenant: str | None) -> bool:
+        """Say whether a tenant's callers may see what a schedule enqueues; not where that cannot be found out."""
+        if tenant is None:
+            return True
+        try:
+            scheduled = ScheduledJob(name=view.name, document=view.document)
+            published = await self._catalogue.find(scheduled.content["job"])
+            if published is None:
+                return False
+            return scheduled.new_job(self._types.of(published), self._admission).tenant == tenant
+        except OutlastError:
+            return False
 
     async def _view(self, name: str) -> ScheduleView:
         view = await self._given().find(name, occurrences=SHOWN_OCCURRENCES)

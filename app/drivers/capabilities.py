@@ -14,11 +14,13 @@ from ..domain.pooled import Pooled
 class Capabilities:
     """What differs between drivers, as data: tests and callers read it instead of guessing.
 
-    The last two are known once the store is open. `pooled`: what connections go through, None when they reach the
-    database itself. `can_listen`: wake-ups may arrive; without, polling carries from the start.
+    The last three are known once the store is open. `pooled`: what connections go through, None when they reach the
+    database itself. `can_listen`: wake-ups may arrive; without, polling carries from the start. `has_wall`: another
+    tenant's rows are absent by more than the predicates of the statements.
     """
 
     name: str
     is_durable: bool
     pooled: Pooled | None = None
     can_listen: bool = True
+    has_wall: bool = True

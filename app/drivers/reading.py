@@ -48,8 +48,8 @@ class ReadStore(Protocol):
         """
         ...
 
-    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
-        """Give the ledger in order, the completing attempt last."""
+    async def attempts(self, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
+        """Give the ledger in order, the completing attempt last; nothing of an absent or another tenant's job."""
         ...
 
     async def list(self, query: ListQuery) -> JobPage:

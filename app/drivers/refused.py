@@ -264,7 +264,7 @@ class RefusedDriver:
     async def situation(self, job_id: JobId, *, tenant: str | None = None) -> Situation | None:
         raise self._refusal()
 
-    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+    async def attempts(self, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
         raise self._refusal()
 
     async def list(self, query: ListQuery) -> JobPage:

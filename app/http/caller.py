@@ -49,16 +49,23 @@ def route_path(scope: AsgiScope) -> str:
 
 
 class Needs:
-    """A dependency: the caller must hold these scopes. Gives the identity."""
+    """A dependency: the caller must hold these scopes. Gives the identity.
 
-    def __init__(self, *scopes: Scope) -> None:
+    `about` names what is no matter of one queue alone, and so is kept from keys that are bound to queues. A route that
+    acts on one queue or its jobs leaves it out, and checks the queue once it knows it.
+    """
+
+    def __init__(self, *scopes: Scope, about: str | None = None) -> None:
         self.scopes = scopes
+        self.about = about
 
     async def __call__(self, request: Request) -> Identity:
         """Give the caller's identity. Raises `FORBIDDEN` when a scope is missing."""
         identity = caller_of(request.scope).identity
         assert identity is not None, "the edge authenticates every path that declares a scope"  # noqa: S101 - see above
         identity.check(*self.scopes)
+        if self.about is not None:
+            identity.check_every_queue(self.about)
         return identity
 
 
@@ -78,4 +85,8 @@ Reader: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_READ))]
 PayloadReader: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_READ, Scope.PAYLOAD_READ))]
 Writer: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_WRITE))]
 Operator: TypeAlias = Annotated[Identity, Depends(Needs(Scope.OPERATE))]
+ScheduleOperator: TypeAlias = Annotated[Identity, Depends(Needs(Scope.OPERATE, about="a schedule"))]
+ProcessOperator: TypeAlias = Annotated[Identity, Depends(Needs(Scope.OPERATE, about="a process"))]
+TenantOperator: TypeAlias = Annotated[Identity, Depends(Needs(Scope.OPERATE, about="all dead letters of a tenant"))]
+EventWriter: TypeAlias = Annotated[Identity, Depends(Needs(Scope.JOBS_WRITE, about="an event"))]
 Admin: TypeAlias = Annotated[Identity, Depends(Needs(Scope.ADMIN))]

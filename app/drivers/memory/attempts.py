@@ -30,9 +30,12 @@ def close_attempt(store: Store, job_id: JobId, running: Running, end: End, *, no
         store.record(job_id, _row(store, running, end, now))
 
 
-def attempts(store: Store, job_id: JobId) -> tuple[AttemptView, ...]:
+def attempts(store: Store, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
     """Give the ledger in order, the completing attempt last; see `JobDriver.attempts`."""
     with store.statement():
+        envelope = store.envelopes.get(job_id)
+        if envelope is None or tenant not in {None, envelope.job.tenant}:
+            return ()
         rows = tuple(store.ledger.get(job_id, ()))
         match store.tokens.get(job_id):
             case Finished(state=State.DONE) as done:

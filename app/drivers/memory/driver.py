@@ -193,9 +193,9 @@ class MemoryDriver(MemoryActions, MemoryRuns, MemoryPurges, MemoryQueues):
         """Give a job and all that decides about its claim."""
         return explain.situation(self._store, job_id, tenant=tenant)
 
-    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+    async def attempts(self, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
         """Give the attempt ledger."""
-        return attempts.attempts(self._store, job_id)
+        return attempts.attempts(self._store, job_id, tenant=tenant)
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""

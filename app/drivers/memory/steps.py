@@ -75,7 +75,11 @@ def run_view(store: Store, job_id: JobId, *, tenant: str | None, after: int) -> 
         envelope = store.envelopes.get(job_id)
         if envelope is None or tenant not in {None, envelope.job.tenant}:
             return None
-        children = sorted(child for child, other in store.envelopes.items() if other.job.parent_id == job_id)
+        children = sorted(
+            child
+            for child, other in store.envelopes.items()
+            if other.job.parent_id == job_id and tenant in {None, other.job.tenant}
+        )
         history = _history(store, job_id, envelope.run_id)
         return RunView(
             history=replace(history, steps=tuple(step for step in history.steps if step.seq > after)),

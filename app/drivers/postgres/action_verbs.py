@@ -15,6 +15,7 @@ from . import audit as rows
 from . import cancel, delete, place, retry, run_now
 from . import patch as patches
 from .database import Database
+from .tenant_wall import admit
 
 
 class ActionVerbs:
@@ -26,6 +27,7 @@ class ActionVerbs:
         self, job_id: JobId, *, reason: str, tenant: str | None = None, audit: AuditEntry | None = None
     ) -> CancelVerdict:
         """End a job for good."""
+        await admit(self._db, job_id, tenant)
         return await cancel.cancel(self._db, job_id, reason=reason, tenant=tenant, audit=audit)
 
     async def retry(
@@ -38,12 +40,14 @@ class ActionVerbs:
         audit: AuditEntry | None = None,
     ) -> None:
         """Make a dead, cancelled or held job ready again."""
+        await admit(self._db, job_id, tenant)
         await retry.retry(self._db, job_id, mode=mode, from_step=from_step, tenant=tenant, audit=audit)
 
     async def run_now(
         self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None
     ) -> RunNowVerdict:
         """Let a job start before its time."""
+        await admit(self._db, job_id, tenant)
         return await run_now.run_now(self._db, job_id, tenant=tenant, audit=audit)
 
     async def patch(
@@ -56,6 +60,7 @@ class ActionVerbs:
         audit: AuditEntry | None = None,
     ) -> None:
         """Change fields of a job that waits."""
+        await admit(self._db, job_id, tenant)
         await patches.patch(self._db, job_id, patch, versions=versions, tenant=tenant, audit=audit)
 
     async def delete(
@@ -67,6 +72,7 @@ class ActionVerbs:
         audit: AuditEntry | None = None,
     ) -> None:
         """Delete a job that has ended or is held."""
+        await admit(self._db, job_id, tenant)
         await delete.delete(self._db, job_id, versions=versions, tenant=tenant, audit=audit)
 
     async def place(self, job: NewJob, *, audit: AuditEntry) -> Enqueued:

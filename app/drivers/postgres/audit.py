@@ -16,6 +16,7 @@ from ...domain.audit import MAX_DETAILS_BYTES, AuditEntry, AuditPage, AuditQuery
 from .database import Database, Raw, Row
 from .rows import plain
 from .run_locks import looking
+from .tenant_wall import behind
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ async def page(db: Database, query: AuditQuery) -> AuditPage:
     scanned = max(SCANNED, query.limit + 1)
     where = (query.target, query.actor, query.tenant, query.action, query.target_kind, query.since, query.until)
     binds = (query.before, scanned, *where, query.limit + 1)
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(sql), *binds))
+    rows = await behind(db, query.tenant, lambda conn: conn.fetch(db.in_schema(sql), *binds))
     items = tuple(_view(row) for row in rows if row["id"] is not None)
     if len(items) > query.limit:
         return AuditPage(items=items[: query.limit], next_before=items[query.limit - 1].seq)

@@ -10,6 +10,7 @@ from ...domain.state import State
 from .bulk_acts import VERDICT_CODES
 from .database import Database, Row
 from .rows import plain
+from .tenant_wall import behind
 
 _STATES = (BulkState.RUNNING, BulkState.DONE, BulkState.ABORTED)
 _VERDICTS = {code: verdict for verdict, code in VERDICT_CODES.items()}
@@ -44,13 +45,13 @@ order by job_id limit $3"""  # noqa: S608  same
 
 async def operations(db: Database, *, limit: int, before: BulkId | None, tenant: str | None) -> tuple[BulkView, ...]:
     """Give operations, newest first."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_OPERATIONS), limit, before, tenant))
+    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_OPERATIONS), limit, before, tenant))
     return tuple(view_of(row) for row in rows)
 
 
 async def find(db: Database, bulk_id: BulkId, *, tenant: str | None) -> BulkView | None:
     """Give one operation, or None."""
-    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(FIND), bulk_id, tenant))
+    row = await behind(db, tenant, lambda conn: conn.fetchrow(db.in_schema(FIND), bulk_id, tenant))
     return None if row is None else view_of(row)
 
 

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ...domain.audit import AuditEntry
-from ...domain.errors import Internal, JobNotFound
+from ...domain.errors import Internal
 from ...domain.job import JobId
 from ...domain.ledger import CAUSE_OPERATOR
 from ...domain.outcome import PARENT_CANCELLED, CancelVerdict, OutcomeKind
 from ..protocol import Wake
+from .absent import not_found
 from .audit import audited, keep
 from .buckets import CANCELLED, READY_CTID
 from .database import Database, Raw, Row
@@ -201,13 +202,6 @@ async def _look(conn: Raw, sql: str, job_id: UUID, tenant: str | None, reason: s
         if found is None or (found["calls"] and not is_family) or _verdict(found) is not None:
             break
     return found
-
-
-def not_found(job_id: JobId) -> JobNotFound:
-    """Give the answer for an id that is absent or another tenant's; the two cannot be told apart."""
-    return JobNotFound(
-        f"there is no job {job_id}", fix="check the id and the tenant; finished jobs are purged after their retention"
-    )
 
 
 def no_token(job_id: JobId) -> Internal:

@@ -135,6 +135,8 @@ class Database:
         self._is_closed = False
         # False where the session settings that choose our plans are not in force; known once the driver has opened.
         self.plans_are_ours = True
+        # Who reads for callers of one tenant; None where that role may not be taken. Known once the driver has opened.
+        self.api_role: str | None = None
         self.ringer = Ringer(self.url, self.schema, roll=self._roll)
         self.step_sessions = asyncio.Semaphore(_sessions_of(self.engine))
         self.name_ids: dict[str, int] = {}

@@ -19,6 +19,7 @@ from .buckets import DONE, TOKEN
 from .database import Database, Raw, Row
 from .rows import plain
 from .run_view import WAIT_COLUMNS, WAITS, waits_of
+from .tenant_wall import behind
 
 # Of an envelope `e` and its token `t`; needs `AROUND`. Payload and result are added by who shows them.
 VIEW = """
@@ -56,14 +57,16 @@ where e.id = $1 and ($2::text is null or e.tenant = $2)
 order by x.w_place"""  # noqa: S608  fragments of our own
 
 _ATTEMPTS = f"""
+with e as materialized (
+  select j.id from outlast.job j where j.id = $1 and ($2::text is null or j.tenant = $2))
 select number, outcome, cause, counted, worker, host, code_version, started_at, ended_at, step, error_type,
   error_message, error_code, traceback
-from outlast.attempt where job_id = $1
+from outlast.attempt where job_id = (select id from e)
 union all
 select f.claim_no, '{OutcomeKind.COMPLETED}', case when f.late then '{CAUSE_LATE}' else '{CAUSE_RETURNED}' end, true,
   f.worker, w.host, w.code_version, f.started_at, f.finished_at, null, null, null, null, null
 from outlast.finished f left join outlast.worker w on w.id = f.worker
-where f.job_id = $1 and f.state = {DONE}
+where f.job_id = (select id from e) and f.state = {DONE}
 order by number"""  # noqa: S608  same
 
 _FINISHED_AMONG = """
@@ -75,7 +78,7 @@ where j.id is null"""
 
 async def describe(db: Database, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
     """Give one job with payload and result, or None."""
-    return await db.run(lambda conn: describe_on(db, conn, job_id, tenant=tenant))
+    return await behind(db, tenant, lambda conn: describe_on(db, conn, job_id, tenant=tenant))
 
 
 async def describe_on(db: Database, conn: Raw, job_id: JobId, *, tenant: str | None = None) -> JobView | None:
@@ -91,9 +94,9 @@ async def describe_on(db: Database, conn: Raw, job_id: JobId, *, tenant: str | N
     return replace(found, progress=_progress(first), waiting_on=waits_of(waits, prefix="w_"))
 
 
-async def attempts(db: Database, job_id: JobId) -> tuple[AttemptView, ...]:
+async def attempts(db: Database, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
     """Give the ledger in order of claim numbers, the completing attempt last."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_ATTEMPTS), job_id))
+    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_ATTEMPTS), job_id, tenant))
     return tuple(_attempt(row) for row in rows)
 
 

@@ -111,7 +111,9 @@ class PostgresDriver(ActionVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
         """
         pooled = await examine(self._db)
         can_listen = pooled is None or self._listen_url is not None
-        self._capabilities = replace(_CAPABILITIES, pooled=pooled, can_listen=can_listen)
+        self._capabilities = replace(
+            _CAPABILITIES, pooled=pooled, can_listen=can_listen, has_wall=self._db.api_role is not None
+        )
         self.outbox.ring_on(asyncio.get_running_loop())
 
     async def close(self) -> None:
@@ -231,9 +233,9 @@ class PostgresDriver(ActionVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
         """Give one job."""
         return await describe.describe(self._db, job_id, tenant=tenant)
 
-    async def attempts(self, job_id: JobId) -> tuple[AttemptView, ...]:
+    async def attempts(self, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
         """Give the ledger."""
-        return await describe.attempts(self._db, job_id)
+        return await describe.attempts(self._db, job_id, tenant=tenant)
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""

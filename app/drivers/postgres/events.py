@@ -13,6 +13,7 @@ from .notify import notify
 from .resolve import RESOLVE
 from .rows import plain
 from .run_locks import event_lock, looking, take
+from .tenant_wall import behind
 
 _MATCHES = "w.tenant = $1 and w.event = $2 and w.event_key = $3"
 
@@ -73,7 +74,7 @@ async def events(db: Database, query: EventQuery) -> tuple[EventView, ...]:
     is_of_one_key = None not in (query.tenant, query.name, query.key)
     sql = db.in_schema(_EVENTS_OF_KEY if is_of_one_key else _EVENTS)
     binds = query.tenant, query.name, query.key, query.before, query.limit
-    rows = await db.run(lambda conn: conn.fetch(sql, *binds))
+    rows = await behind(db, query.tenant, lambda conn: conn.fetch(sql, *binds))
     return tuple(
         EventView(
             id=EventId(plain(row["id"])),

@@ -13,6 +13,7 @@ from .database import Database, Raw
 from .pooler import PLANNING, Statements, is_pooled, missing_settings, statements_of
 from .sqlstate import MIGRATE
 from .tables import REQUIRED_REVISION
+from .tenant_wall import find_wall
 
 _OLDEST_SERVER = 150_000
 
@@ -31,6 +32,7 @@ async def examine(db: Database) -> Pooled | None:
         db.plans_are_ours = PLANNING.isdisjoint(missing)
         await _check_server(conn)
         await _check_schema(db, conn)
+        db.api_role = await find_wall(db, conn)
     return pooled
 
 

@@ -17,6 +17,7 @@ from .claimable import fits, is_open
 from .database import Database, Raw, Row
 from .describe import describe_on
 from .queues import PAUSED
+from .tenant_wall import enter
 from .workers import workers_on
 
 _READY = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes from outlast.ready r"
@@ -51,6 +52,7 @@ async def situation(db: Database, job_id: JobId, *, tenant: str | None = None) -
 
     async def look(conn: Raw) -> Situation | None:
         async with conn.transaction(isolation="repeatable_read"):
+            await enter(db, conn, tenant)
             job = await describe_on(db, conn, job_id, tenant=tenant)
             place = None if job is None else await conn.fetchrow(db.in_schema(_PLACE), job_id, MOST_AHEAD)
             if job is None or place is None:

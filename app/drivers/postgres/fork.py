@@ -14,8 +14,8 @@ from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound
 from ...domain.job import LANE_NEW, Enqueued, JobId, RunId
 from ..protocol import Wake
+from .absent import not_found
 from .audit import keep
-from .cancel import not_found
 from .database import Database, Raw
 from .notify import notify
 from .resolve import IS_BEFORE, IS_KEPT

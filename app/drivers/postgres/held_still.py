@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeVar
 from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import State
+from .absent import not_found
 from .buckets import READY_CTID
-from .cancel import no_token, not_found
+from .cancel import no_token
 from .database import Database, Raw
 from .describe import describe_on
 from .run_locks import looking

@@ -15,6 +15,7 @@ from .buckets import DEAD, DONE, TOKEN
 from .database import Database
 from .describe import AROUND, VIEW, job_view
 from .rows import plain
+from .tenant_wall import behind
 
 SCANNED = 20_000
 GROUPED = 50_000
@@ -86,7 +87,7 @@ async def list_jobs(db: Database, query: ListQuery) -> JobPage:
     sql = db.in_schema(_PAGE.replace("<candidates>", candidates))
     states = sorted(query.states) or None
     where = (query.before, scanned, query.name, query.queue, query.tenant, states, query.limit + 1, *times)
-    rows = await db.run(lambda conn: conn.fetch(sql, *where))
+    rows = await behind(db, query.tenant, lambda conn: conn.fetch(sql, *where))
     items = tuple(job_view(row) for row in rows if row["id"] is not None)
     if len(items) > query.limit:
         return JobPage(items=items[: query.limit], next_after=items[query.limit - 1].id)
@@ -96,7 +97,7 @@ async def list_jobs(db: Database, query: ListQuery) -> JobPage:
 
 async def dead_letters(db: Database, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
     """Group the newest dead letters, most first, then by words; of a great many the oldest are left out."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_DEAD), tenant, GROUPED))
+    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_DEAD), tenant, GROUPED))
     groups = [
         DeadGroup(
             name=row["name"] or "",

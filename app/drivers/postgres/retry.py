@@ -14,9 +14,10 @@ from ...domain.job import LANE_NEW, JobId
 from ...domain.state import RETRYABLE, State
 from ...domain.step import RetryMode
 from ..protocol import Wake
+from .absent import not_found
 from .audit import audited
 from .buckets import CANCELLED, DEAD, TOKEN
-from .cancel import no_token, not_found
+from .cancel import no_token
 from .database import Database, Raw, Row
 from .notify import notify
 from .retry_cut import Cut, retry_cut

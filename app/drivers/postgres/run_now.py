@@ -14,9 +14,10 @@ from ...domain.state import State
 from ...domain.step import StepKind
 from ..actions import cannot_run_now
 from ..protocol import Wake
+from .absent import not_found
 from .audit import audited
 from .buckets import TOKEN
-from .cancel import no_token, not_found
+from .cancel import no_token
 from .database import Database, Raw, Row
 from .notify import notify
 from .resolve import KIND_CODES

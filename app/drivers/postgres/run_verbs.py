@@ -20,6 +20,7 @@ from .database import Database
 from .notes import note
 from .step_lane import StepLane
 from .step_transaction import step_transaction
+from .tenant_wall import admit
 
 
 class RunVerbs:
@@ -71,6 +72,7 @@ class RunVerbs:
 
     async def release_held(self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None) -> None:
         """Make a held job ready."""
+        await admit(self._db, job_id, tenant)
         await versions.release_held(self._db, job_id, tenant=tenant, audit=audit)
 
     async def fork(
@@ -83,6 +85,7 @@ class RunVerbs:
         audit: AuditEntry | None = None,
     ) -> Enqueued:
         """Make a new job with a job's history."""
+        await admit(self._db, job_id, tenant)
         return await fork.fork(self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
 
     async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:

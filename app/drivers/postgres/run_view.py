@@ -17,6 +17,7 @@ from .buckets import CANCELLED, DEAD
 from .database import Database, Row
 from .resolve import CHILD, KINDS
 from .rows import plain
+from .tenant_wall import behind
 
 MOST_CHILDREN = 100
 _STEP, _WAIT, _LINE, _PROGRESS, _CHILD, _JOB = range(6)
@@ -72,7 +73,8 @@ select {_CHILD}, null, null, null, null, null, null, null, null, null, null, nul
   null, null, null
 from (
   select id from (
-    (select j.id from outlast.job j where j.parent_id = (select id from e) order by j.id limit {MOST_CHILDREN})
+    (select j.id from outlast.job j where j.parent_id = (select id from e)
+      and ($2::text is null or j.tenant = $2) order by j.id limit {MOST_CHILDREN})
     union select s.child_id from outlast.step s where s.run_id = (select run_id from e)
     union select w.child_id from outlast.wait w where w.job_id = (select id from e)) k
   where id is not null order by id limit {MOST_CHILDREN}) k
@@ -91,7 +93,7 @@ async def history(db: Database, job_id: JobId, run_id: RunId) -> RunHistory:
 
 async def run(db: Database, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
     """Give a job's run for readers, or None; of steps and lines those numbered after `after`."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_RUN), job_id, tenant, after))
+    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_RUN), job_id, tenant, after))
     if not rows or rows[-1]["part"] != _JOB:
         return None
     progress = [_progress(row) for row in rows if row["part"] == _PROGRESS]

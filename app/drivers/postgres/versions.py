@@ -13,9 +13,10 @@ from ...domain.errors import JobStateConflict
 from ...domain.job import JobId
 from ...domain.state import DeadReason, State
 from ..protocol import Wake
+from .absent import not_found
 from .audit import audited
 from .buckets import DEAD, TOKEN
-from .cancel import no_token, not_found
+from .cancel import no_token
 from .database import Database, Raw, Row
 from .hand_back import HOUR
 from .keys import END_KEYS

@@ -15,7 +15,7 @@ from ..replies import etag_of, reply, reply_job, root_of, shown_job
 from ..requests import CancelBody, ForkBody, RetryBody
 from ..requests_actions import ReasonBody
 from ..services import Services
-from .jobs import parse_job_id
+from .jobs import job_to_act_on
 
 router = APIRouter(tags=["jobs"])
 
@@ -42,7 +42,9 @@ async def cancel_job(request: Request, job_id: str, services: Services, identity
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     by = Acting(actor=identity.name, reason=sent.parse(CancelBody).reason)
     reason = by.reason or f"cancelled by {identity.name}"
-    verdict, view = await services.jobs.cancel(parse_job_id(job_id), reason=reason, tenant=identity.tenant, by=by)
+    verdict, view = await services.jobs.cancel(
+        await job_to_act_on(services, identity, job_id), reason=reason, tenant=identity.tenant, by=by
+    )
     return reply_job(request, identity, view, verdict=verdict)
 
 
@@ -72,7 +74,7 @@ async def retry_job(request: Request, job_id: str, services: Services, identity:
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(RetryBody)
     view = await services.jobs.retry(
-        parse_job_id(job_id),
+        await job_to_act_on(services, identity, job_id),
         mode=RetryMode(asked.mode),
         from_step=asked.from_step,
         tenant=identity.tenant,
@@ -106,7 +108,9 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(ForkBody)
     by = Acting(actor=identity.name, reason=asked.reason)
-    view = await services.runs.fork(parse_job_id(job_id), from_step=asked.from_step, tenant=identity.tenant, by=by)
+    view = await services.runs.fork(
+        await job_to_act_on(services, identity, job_id), from_step=asked.from_step, tenant=identity.tenant, by=by
+    )
     headers = {"Location": f"{root_of(request)}/v1/jobs/{view.id}", "ETag": etag_of(view)}
     return reply(shown_job(request, identity, view), status=201, headers=headers)
 
@@ -125,5 +129,5 @@ async def release_job(request: Request, job_id: str, services: Services, identit
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
-    view = await services.runs.release(parse_job_id(job_id), tenant=identity.tenant, by=by)
+    view = await services.runs.release(await job_to_act_on(services, identity, job_id), tenant=identity.tenant, by=by)
     return reply_job(request, identity, view)

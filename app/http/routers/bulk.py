@@ -123,6 +123,10 @@ async def create_bulk_operation(request: Request, services: Services, identity: 
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(BulkBody)
     fields = asked.selector.filter
+    if fields is None or fields.queue is None:
+        identity.check_every_queue("this selection")
+    else:
+        identity.check_queue(fields.queue)
     wanted = BulkRequest(
         action=BulkAction(asked.action),
         by=Acting(actor=identity.name, reason=asked.reason),
@@ -235,6 +239,12 @@ async def abort_bulk_operation(request: Request, bulk_id: str, services: Service
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
+    if identity.queues is not None:
+        selected = (await services.bulk.find(_bulk_id(bulk_id), tenant=identity.tenant)).view.jobs
+        if selected.queue is None:
+            identity.check_every_queue("this operation")
+        else:
+            identity.check_queue(selected.queue)
     return _shown(request, await services.bulk.abort(_bulk_id(bulk_id), by=by, tenant=identity.tenant))
 
 

@@ -12,7 +12,7 @@ from ...domain.audit import Acting
 from ...domain.job import JobId
 from ..answers_dead import DeadLetterList, DeadLetterPurge
 from ..body import read_body, refuse_request_key
-from ..caller import Operator, Reader
+from ..caller import Reader, TenantOperator
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..replies import reply
 from ..requests import DeadPurgeBody
@@ -57,7 +57,7 @@ async def list_dead_letters(services: Services, identity: Reader) -> Response:
     responses={200: answer(DeadLetterPurge, "What was deleted, or would be.", _PURGED), **problems(has_body=True)},
     openapi_extra=body(DeadPurgeBody, _EXAMPLES, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def purge_dead_letters(request: Request, services: Services, identity: Operator) -> Response:
+async def purge_dead_letters(request: Request, services: Services, identity: TenantOperator) -> Response:
     """Delete dead letters older than an age, with their ledgers and runs; they cannot be retried any more.
 
     A request works for a few seconds at most; while `is_complete` is false, send it again with `after`.

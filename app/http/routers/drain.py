@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..body import read_optional_body, refuse_request_key
-from ..caller import Operator, Reader
+from ..caller import ProcessOperator, Reader
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..drain_answers import Drain, DrainView
 from ..framework import refuse_repeated
@@ -69,7 +69,7 @@ async def get_drain(
     responses={202: answer(Drain, "It leaves; a drain under way goes on.", _DRAINING), **problems(has_body=True)},
     openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def start_drain(request: Request, services: Services, identity: Operator) -> Response:
+async def start_drain(request: Request, services: Services, identity: ProcessOperator) -> Response:
     """Begin the drain that SIGTERM begins, or join the one under way."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)

@@ -20,7 +20,7 @@ from ..preconditions import versions_asked
 from ..replies import etag_of, reply, reply_job, root_of, shown_job
 from ..requests_actions import DeleteParams, DuplicateBody, PatchBody, ReasonBody
 from ..services import Services
-from .jobs import parse_job_id
+from .jobs import job_to_act_on
 
 router = APIRouter(tags=["jobs"])
 
@@ -49,7 +49,9 @@ async def run_job_now(request: Request, job_id: str, services: Services, identit
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
-    verdict, view = await services.jobs.run_now(parse_job_id(job_id), tenant=identity.tenant, by=by)
+    verdict, view = await services.jobs.run_now(
+        await job_to_act_on(services, identity, job_id), tenant=identity.tenant, by=by
+    )
     return reply_job(request, identity, view, verdict=verdict)
 
 
@@ -83,7 +85,7 @@ async def update_job(request: Request, job_id: str, services: Services, identity
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(PatchBody)
     view = await services.jobs.patch(
-        parse_job_id(job_id),
+        await job_to_act_on(services, identity, job_id),
         asked.patch(),
         versions=versions,
         tenant=identity.tenant,
@@ -111,7 +113,7 @@ async def delete_job(
     refuse_repeated(request)
     refuse_request_key(request)
     await services.jobs.delete(
-        parse_job_id(job_id),
+        await job_to_act_on(services, identity, job_id),
         versions=versions_asked(request, is_needed=False),
         tenant=identity.tenant,
         by=Acting(actor=identity.name, reason=params.reason),
@@ -147,7 +149,7 @@ async def duplicate_job(request: Request, job_id: str, services: Services, ident
     asked = sent.parse(DuplicateBody)
     try:
         view = await services.jobs.duplicate(
-            parse_job_id(job_id),
+            await job_to_act_on(services, identity, job_id),
             input_patch=None if asked.input_patch is None else sent.texts["input_patch"],
             tenant=identity.tenant,
             by=Acting(actor=identity.name, reason=asked.reason),

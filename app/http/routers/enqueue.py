@@ -100,7 +100,7 @@ def _asked(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
 
 async def _enqueue(services: HttpServices, asked: EnqueueRequest, identity: Identity) -> Placed:
     try:
-        return await services.jobs.enqueue(asked, tenant=identity.tenant)
+        return await services.jobs.enqueue(asked, tenant=identity.tenant, check_queue=identity.check_queue)
     except PayloadInvalid as exc:
         raise _within_body(exc) from exc
     except (JsonInvalid, PayloadTooLarge) as exc:  # of the payload alone: the body's own were found while it was read

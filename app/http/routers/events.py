@@ -13,7 +13,7 @@ from ...control.run_documents import event_document
 from ...domain.errors import Forbidden, JsonInvalid, PayloadTooLarge
 from ..auth import Identity, Scope
 from ..body import read_body, refuse_request_key
-from ..caller import Reader, Writer, visible_tenant
+from ..caller import EventWriter, Reader, visible_tenant
 from ..cursor import read_number_cursor, write_number_cursor
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..framework import refuse_repeated
@@ -43,7 +43,7 @@ _EXAMPLES = {
     },
     openapi_extra=body(EventBody, _EXAMPLES, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def emit_event(request: Request, services: Services, identity: Writer) -> Response:
+async def emit_event(request: Request, services: Services, identity: EventWriter) -> Response:
     """Store an event, durable when the answer arrives, and wake the runs that wait for its name and key.
 
     Events are broadcast and kept: a run that comes to wait for it later finds it all the same. Of each run the wait

@@ -17,6 +17,7 @@ from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
 from ..answers import AttemptList, Job, JobList, Result
+from ..auth import Identity
 from ..caller import PayloadReader, Reader, visible_tenant
 from ..cursor import read_cursor, write_cursor
 from ..documents import (
@@ -34,7 +35,7 @@ from ..framework import refuse_repeated
 from ..prefer import read_preferences
 from ..replies import RETRY_AFTER, etag_of, is_known, reply, reply_job, root_of
 from ..requests import ListParams
-from ..services import Services
+from ..services import HttpServices, Services
 
 router = APIRouter(tags=["jobs"])
 
@@ -183,6 +184,19 @@ def parse_job_id(text: str) -> JobId:
     if found is None:
         raise job_not_found(text)
     return JobId(found)
+
+
+async def job_to_act_on(services: HttpServices, identity: Identity, text: str) -> JobId:
+    """Give the id a path names, to act on it. A job never changes its queue, so what is seen here still holds then.
+
+    Raises:
+        JobNotFound: there is none to be seen; asked only for callers bound to queues, for others the verb says so.
+        Forbidden: it is of a queue the caller may not act on.
+    """
+    job_id = parse_job_id(text)
+    if identity.queues is not None:
+        identity.check_queue((await services.jobs.describe(job_id, tenant=identity.tenant)).queue)
+    return job_id
 
 
 def _failed(view: JobView) -> JobFailed:

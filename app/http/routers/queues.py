@@ -75,6 +75,7 @@ async def get_queue(name: str, services: Services, _identity: Reader) -> Respons
 )
 async def update_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Set how many jobs of a queue may run, and how many it takes in. What is left out stays; null is no limit."""
+    identity.check_queue(name)
     refuse_request_key(request)
     sent = (await read_body(request, payload_max_bytes=services.payload_max_bytes)).parse(QueuePatch)
     given = {field: getattr(sent, field) for field in sent.model_fields_set}
@@ -92,6 +93,7 @@ async def update_queue(request: Request, name: str, services: Services, identity
 )
 async def pause_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Stop workers from taking jobs of this queue; running ones go on. A pause shortens none that stands already."""
+    identity.check_queue(name)
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(QueuePauseBody)
@@ -110,6 +112,7 @@ async def pause_queue(request: Request, name: str, services: Services, identity:
 )
 async def resume_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Let workers take jobs of this queue again; resuming one that is not paused changes nothing."""
+    identity.check_queue(name)
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     reason = sent.parse(ReasonBody).reason

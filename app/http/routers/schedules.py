@@ -11,7 +11,7 @@ from ...control.schedules import occurrence_document
 from ..answers_schedules import Decided, Schedule, ScheduleList, SchedulePreview
 from ..auth import Identity, Scope
 from ..body import read_optional_body, refuse_request_key
-from ..caller import Operator, Reader
+from ..caller import Reader, ScheduleOperator
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
 from ..replies import reply, root_of
@@ -84,7 +84,9 @@ _PREVIEW = {
 )
 async def list_schedules(services: Services, identity: Reader) -> Response:
     """Give every schedule with its next time and its last occurrence."""
-    return reply({"items": await services.schedules.list(with_payload=identity.may(Scope.PAYLOAD_READ))})
+    return reply(
+        {"items": await services.schedules.list(with_payload=identity.may(Scope.PAYLOAD_READ), tenant=identity.tenant)}
+    )
 
 
 @router.get(
@@ -123,7 +125,7 @@ async def get_schedule(name: str, services: Services, identity: Reader) -> Respo
     openapi_extra=body(PauseBody, {"reason": {"reason": "the mail server moves"}}, is_required=False)
     | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def pause_schedule(request: Request, name: str, services: Services, identity: Operator) -> Response:
+async def pause_schedule(request: Request, name: str, services: Services, identity: ScheduleOperator) -> Response:
     """Skip what comes due from now on; jobs that are there go on. A paused schedule keeps its first pause."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
@@ -140,7 +142,7 @@ async def pause_schedule(request: Request, name: str, services: Services, identi
     openapi_extra=body(ReasonBody, {"reason": {"reason": "it has moved"}}, is_required=False)
     | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def resume_schedule(request: Request, name: str, services: Services, identity: Operator) -> Response:
+async def resume_schedule(request: Request, name: str, services: Services, identity: ScheduleOperator) -> Response:
     """Let a schedule fire again from now on; nothing of the pause is caught up."""
     reason = await _reason(request, services)
     await services.schedules.resume(name, by=identity.name, reason=reason)
@@ -161,7 +163,7 @@ async def resume_schedule(request: Request, name: str, services: Services, ident
     openapi_extra=body(ReasonBody, {"reason": {"reason": "it has moved"}}, is_required=False)
     | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def trigger_schedule(request: Request, name: str, services: Services, identity: Operator) -> Response:
+async def trigger_schedule(request: Request, name: str, services: Services, identity: ScheduleOperator) -> Response:
     """Enqueue the job of a schedule now, also while it is paused or a job of it runs; its next times stay."""
     reason = await _reason(request, services)
     decided = await services.schedules.fire(name, by=identity.name, tenant=identity.tenant, reason=reason)
@@ -170,7 +172,9 @@ async def trigger_schedule(request: Request, name: str, services: Services, iden
 
 
 async def _shown(name: str, services: HttpServices, identity: Identity) -> Response:
-    return reply(await services.schedules.find(name, with_payload=identity.may(Scope.PAYLOAD_READ)))
+    return reply(
+        await services.schedules.find(name, with_payload=identity.may(Scope.PAYLOAD_READ), tenant=identity.tenant)
+    )
 
 
 async def _reason(request: Request, services: HttpServices) -> str | None:

@@ -10,7 +10,7 @@ from ...control.represent import worker_document
 from ...domain.errors import DriverUnavailable
 from ..answers import Worker, WorkerList
 from ..body import read_optional_body, refuse_request_key
-from ..caller import Operator, Reader
+from ..caller import ProcessOperator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..problems import FIX_DETAIL
 from ..replies import reply
@@ -67,7 +67,7 @@ async def list_workers(services: Services, _identity: Reader) -> Response:
     openapi_extra=body(ReasonBody, {"reason": {"reason": "its node goes"}}, is_required=False)
     | {"parameters": [IDEMPOTENCY_KEY]},
 )
-async def drain_worker(request: Request, worker_id: str, services: Services, identity: Operator) -> Response:
+async def drain_worker(request: Request, worker_id: str, services: Services, identity: ProcessOperator) -> Response:
     """Ask the worker to drain, wherever it runs; its whole process leaves with it, as after SIGTERM."""
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
