@@ -6,7 +6,6 @@ Where one staged id leads is `staged`'s. Called by the HTTP routes and the comma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..domain.audit import Acting, Action, Target
@@ -32,8 +31,7 @@ class OutboxControl:
 
     async def view(self, limit: int = SHOWN, *, tenant: str | None = None) -> OutboxView:
         """Give the outbox as it stands, with the newest quarantined rows; of these only one tenant's, if named."""
-        view = await self._given().view(limit)
-        return replace(view, items=tuple(item for item in view.items if tenant in {None, item.tenant}))
+        return await self._given().view(limit, tenant=tenant)
 
     async def replay(
         self,

@@ -32,13 +32,13 @@ class StagedIds:
                 (detail `error`), or it leads nowhere that this tenant may look: `absent` itself.
         """
         # In the order in which a row becomes a job: one that is gone from the outbox by now has left its source.
-        row = None if self._outbox is None else await self._outbox.find(job_id)
+        row = None if self._outbox is None else await self._outbox.find(job_id, tenant=tenant)
         found = None if self._beside_jobs is None else await self._beside_jobs.forwarded(job_id)
         if found == job_id:
             return
         if found is not None and await self._jobs.describe(found, tenant=tenant) is not None:
             raise _folded(job_id, found) from absent
-        if row is None or tenant not in (None, row.tenant):
+        if row is None:
             raise absent
         raise (_waiting(job_id) if row.refusal is None else _refused(job_id, row.refusal)) from absent
 

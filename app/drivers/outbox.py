@@ -39,8 +39,11 @@ class Stager(Protocol[TxT_contra]):
 class StagedReader(Protocol):
     """Tells what becomes of staged rows; every outbox does."""
 
-    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
-        """Give the row that waits here under this id, to be published or for an operator; None where none does."""
+    async def find(self, staged_id: JobId, *, tenant: str | None = None) -> UnpublishedRow | None:
+        """Give the row that waits here under this id, to be published or for an operator.
+
+        None where none does, or another tenant's.
+        """
         ...
 
 
@@ -97,8 +100,8 @@ class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
 
     # --- operators and readers
 
-    async def view(self, limit: int = 50) -> OutboxView:
-        """Give the outbox as it stands, with at most `limit` quarantined rows."""
+    async def view(self, limit: int = 50, *, tenant: str | None = None) -> OutboxView:
+        """Give the outbox as it stands, with at most `limit` quarantined rows, of these only a tenant's if named."""
         ...
 
     async def replay(

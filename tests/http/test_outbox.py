@@ -179,9 +179,9 @@ async def test_a_job_published_while_it_is_looked_for_is_found(each_api: Api, ou
     staged = await outbox.staged()
     find = outbox.store.find
 
-    async def published_first(staged_id: JobId) -> UnpublishedRow | None:
+    async def published_first(staged_id: JobId, *, tenant: str | None = None) -> UnpublishedRow | None:
         await outbox.publish()
-        return await find(staged_id)
+        return await find(staged_id, tenant=tenant)
 
     outbox.store.find = published_first  # type: ignore[method-assign] # a relay at the worst moment
     response = await each_api.client.post(f"/v1/jobs/{staged}/cancel", json={})

@@ -144,7 +144,7 @@ class MemoryOutbox:
 
     # --- operators and readers
 
-    async def view(self, limit: int = 50) -> OutboxView:
+    async def view(self, limit: int = 50, *, tenant: str | None = None) -> OutboxView:
         """Give the outbox as it stands."""
         with self._store.statement() as now:
             rows = list(self._rows.values())
@@ -158,7 +158,7 @@ class MemoryOutbox:
                 deferred=min(MOST_COUNTED, sum(row.is_deferred for row in rows)),
                 lag=now - (oldest or now),
                 oldest_at=oldest,
-                items=tuple(items[:limit]),
+                items=tuple([item for item in items if tenant in {None, item.tenant}][:limit]),
             )
 
     async def replay(
@@ -189,11 +189,13 @@ class MemoryOutbox:
             source = self._store.sources.get(staged_id)
             return None if source is None else source.job_id
 
-    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
+    async def find(self, staged_id: JobId, *, tenant: str | None = None) -> UnpublishedRow | None:
         """Give the row that waits here under this id."""
         with self._store.statement():
             row = self._rows.get(OutboxId(staged_id))
-            return None if row is None else UnpublishedRow(tenant=row.job.tenant, refusal=row.refusal)
+            if row is None or tenant not in {None, row.job.tenant}:
+                return None
+            return UnpublishedRow(tenant=row.job.tenant, refusal=row.refusal)
 
     def _commit(self, rows: Sequence[Row]) -> None:
         with self._store.statement():

@@ -111,9 +111,9 @@ class PostgresOutbox:
 
     # --- operators and readers
 
-    async def view(self, limit: int = 50) -> OutboxView:
+    async def view(self, limit: int = 50, *, tenant: str | None = None) -> OutboxView:
         """Give the outbox as it stands."""
-        return await outbox_view.view(self._db, limit)
+        return await outbox_view.view(self._db, limit, tenant=tenant)
 
     async def replay(
         self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
@@ -128,9 +128,9 @@ class PostgresOutbox:
         """Give the job that stands for a staged id."""
         return await outbox_view.forwarded(self._db, staged_id)
 
-    async def find(self, staged_id: JobId) -> UnpublishedRow | None:
+    async def find(self, staged_id: JobId, *, tenant: str | None = None) -> UnpublishedRow | None:
         """Give the row that waits here."""
-        return await outbox_view.find(self._db, staged_id)
+        return await outbox_view.find(self._db, staged_id, tenant=tenant)
 
     def _ring(self) -> None:
         """Wake relays after a caller's commit, on whatever thread that was. Never fails: polling finds the rows."""

@@ -16,6 +16,7 @@ from .database import Database, Row
 from .outbox_looks import Looks
 from .outbox_rows import RESTS, count_of
 from .rows import plain
+from .tenant_wall import behind
 
 _VIEW = f"""
 select outlast.clock() as now,
@@ -31,7 +32,7 @@ select outlast.clock() as now,
 
 _ITEMS = """
 select id, name, queue, tenant, staged_at, refused_at, refused_code, refused_why from outlast.outbox
-where state = 2 order by refused_at desc, id desc limit $1"""
+where state = 2 and ($2::text is null or tenant = $2) order by refused_at desc, id desc limit $1"""
 
 _REPLAY = """
 update outlast.outbox
@@ -40,13 +41,15 @@ where state = 2 and ($1::uuid[] is null and refused_code is not null
   or id = any($1::uuid[]) and ($2 or refused_code is not null))"""
 
 _FORWARDED = "select job_id from outlast.source where source_id = $1"
-_FIND = "select name, tenant, state = 2 as is_refused, refused_code, refused_why from outlast.outbox where id = $1"
+_FIND = """
+select name, tenant, state = 2 as is_refused, refused_code, refused_why from outlast.outbox
+where id = $1 and ($2::text is null or tenant = $2)"""
 
 
-async def view(db: Database, limit: int) -> OutboxView:
-    """Give counts, lag and the newest quarantined rows."""
+async def view(db: Database, limit: int, *, tenant: str | None = None) -> OutboxView:
+    """Give counts and lag of all rows, and the newest quarantined ones of all tenants or of one."""
     row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_VIEW)))
-    items = await db.run(lambda conn: conn.fetch(db.in_schema(_ITEMS), limit))
+    items = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_ITEMS), limit, tenant))
     assert row is not None  # noqa: S101  a query without a table gives one row
     oldest = row["oldest_at"]
     return OutboxView(
@@ -76,9 +79,9 @@ async def forwarded(db: Database, staged_id: JobId) -> JobId | None:
     return None if found is None else JobId(plain(found))
 
 
-async def find(db: Database, staged_id: JobId) -> UnpublishedRow | None:
+async def find(db: Database, staged_id: JobId, *, tenant: str | None = None) -> UnpublishedRow | None:
     """Give the row that waits here under an id, with what refused it."""
-    row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_FIND), staged_id))
+    row = await behind(db, tenant, lambda conn: conn.fetchrow(db.in_schema(_FIND), staged_id, tenant))
     if row is None:
         return None
     refusal = None

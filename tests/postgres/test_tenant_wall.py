@@ -1,0 +1,193 @@
+"""The second wall: with every tenant predicate of the statements gone, another tenant's rows are still not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from app.domain.audit import Action, AuditQuery
+from app.domain.bulk import BulkAction
+from app.domain.edit import JobPatch
+from app.domain.errors import JobNotFound
+from app.domain.event import EventQuery
+from app.domain.job import JobId
+from app.domain.outcome import Held
+from app.domain.state import State
+from app.domain.step import RetryMode
+from app.drivers.postgres.connect import dsn_of
+from app.drivers.postgres.database import Database
+from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.reading import ListQuery
+from tests.conformance.runs import new_event
+from tests.support.audit import an_entry
+from tests.support.bulk import a_bulk
+from tests.support.bulk import store_of as bulks_of
+from tests.support.drivers import PostgresEnv, new_id, new_job, postgres_env
+
+pytestmark = pytest.mark.postgres
+
+OURS, THEIRS = "acme", "globex"
+# Every way a statement names the tenant of its caller.
+_PREDICATE = re.compile(r"\((\$\d+)::text is null or (?:[a-z]\.tenant is null or )?(?:[a-z]\.)?tenant = \1\)")
+_OF_KEY = re.compile(r"where tenant = (\$\d+) and name")
+
+Look = Callable[[PostgresEnv, JobId], Awaitable[object]]
+
+
+@pytest.fixture
+async def env(database_url: str) -> AsyncIterator[PostgresEnv]:
+    async with postgres_env(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def no_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every statement forget whose rows it was to read, as a mistake in each of them would."""
+    plain = Database.in_schema
+
+    def forgetful(self: Database, sql: str) -> str:
+        forgot = _OF_KEY.sub(r"where \1::text is not null and name", _PREDICATE.sub(r"(\1::text is null or true)", sql))
+        return plain(self, forgot)
+
+    monkeypatch.setattr(Database, "in_schema", forgetful)
+
+
+def db_of(env: PostgresEnv) -> Database:
+    assert isinstance(env.driver, PostgresDriver)
+    return env.driver._db
+
+
+async def _jobs(env: PostgresEnv, tenant: str) -> object:
+    return (await env.driver.list(ListQuery(tenant=tenant))).items
+
+
+READS: dict[str, Callable[[PostgresEnv, JobId, str], Awaitable[object]]] = {
+    "describe": lambda env, job_id, tenant: env.driver.describe(job_id, tenant=tenant),
+    "situation": lambda env, job_id, tenant: env.driver.situation(job_id, tenant=tenant),
+    "attempts": lambda env, job_id, tenant: env.driver.attempts(job_id, tenant=tenant),
+    "run": lambda env, job_id, tenant: env.driver.run(job_id, tenant=tenant),
+    "list": lambda env, _, tenant: _jobs(env, tenant),
+    "events": lambda env, _, tenant: env.driver.events(EventQuery(tenant=tenant)),
+    "events of a key": lambda env, _, tenant: env.driver.events(
+        EventQuery(tenant=tenant, name="order.approved", key="7")
+    ),
+    "audit": lambda env, _, tenant: _audit(env, tenant),
+    "bulk": lambda env, _, tenant: bulks_of(env).operations(limit=10, tenant=tenant),
+}
+
+
+async def _audit(env: PostgresEnv, tenant: str) -> object:
+    return (await env.driver.audit(AuditQuery(tenant=tenant))).items
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.usefixtures("no_predicates")
+async def test_a_read_that_forgets_the_tenant_finds_nothing(env: PostgresEnv, read: str) -> None:
+    job_id = await env.enqueue(tenant=THEIRS)
+    running = await env.claim_one(await env.register())
+    await env.close_attempt(running.token, Held(reason="does not fit"))
+    await env.driver.patch(job_id, JobPatch(priority=1), audit=an_entry(Action.JOB_UPDATE, job_id))
+    await env.driver.emit(replace(new_event(), tenant=THEIRS, name="order.approved", key="7"))
+    await bulks_of(env).make(replace(a_bulk(BulkAction.DELETE, State.HELD), tenant=THEIRS))
+    assert db_of(env).api_role == "outlast_api"
+    assert not await READS[read](env, job_id, OURS)
+    assert await READS[read](env, job_id, THEIRS)
+    db_of(env).api_role = None
+    assert await READS[read](env, job_id, OURS), "the statement still knows its tenant: nothing was shown"
+
+
+VERBS: dict[str, Callable[[PostgresEnv, JobId], Awaitable[object]]] = {
+    "cancel": lambda env, job_id: env.driver.cancel(job_id, reason="x", tenant=OURS),
+    "retry": lambda env, job_id: env.driver.retry(job_id, tenant=OURS),
+    "retry fresh": lambda env, job_id: env.driver.retry(job_id, mode=RetryMode.FRESH, tenant=OURS),
+    "run now": lambda env, job_id: env.driver.run_now(job_id, tenant=OURS),
+    "patch": lambda env, job_id: env.driver.patch(job_id, JobPatch(priority=1), tenant=OURS),
+    "delete": lambda env, job_id: env.driver.delete(job_id, tenant=OURS),
+    "fork": lambda env, job_id: env.driver.fork(job_id, new_id=new_id(), tenant=OURS),
+    "release": lambda env, job_id: env.driver.release_held(job_id, tenant=OURS),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.usefixtures("no_predicates")
+async def test_a_verb_that_forgets_the_tenant_does_nothing(env: PostgresEnv, verb: str) -> None:
+    jobs = [await env.enqueue(tenant=THEIRS, delay=timedelta(hours=1)), await env.enqueue(tenant=THEIRS)]
+    await env.driver.cancel(jobs[1], reason="stop")
+    before = [await env.describe(job_id) for job_id in jobs]
+    for job_id in jobs:
+        with pytest.raises(JobNotFound):
+            await VERBS[verb](env, job_id)
+    assert [await env.describe(job_id) for job_id in jobs] == before
+
+
+async def test_behind_the_wall_nothing_can_be_written_and_no_key_read(database_url: str) -> None:
+    connection = await asyncpg.connect(dsn_of(database_url))
+    try:
+        for statement in (
+            "insert into outlast.job_name(name) values ('x')",
+            "update outlast.job set tenant = 'acme'",
+            "delete from outlast.finished",
+            "select digest from outlast.api_key",
+            "truncate outlast.event",
+        ):
+            async with connection.transaction():
+                await connection.execute("set local role outlast_api")
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    async with connection.transaction():
+                        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def test_who_does_not_say_which_tenant_sees_nobodys_rows(env: PostgresEnv, database_url: str) -> None:
+    await env.driver.enqueue_many([new_job(tenant=THEIRS), new_job(tenant=OURS)])
+    connection = await asyncpg.connect(dsn_of(database_url))
+    try:
+        for tenant, seen in ((None, 0), ("", 0), (OURS, 1), ("nobody", 0)):
+            async with connection.transaction():
+                await connection.execute("set local role outlast_api")
+                if tenant is not None:
+                    await connection.execute("select set_config('outlast.tenant', $1, true)", tenant)
+                assert await connection.fetchval("select count(*) from outlast.job") == seen
+        assert await connection.fetchval("select count(*) from outlast.job") == 2
+    finally:
+        await connection.close()
+
+
+async def test_what_follows_on_the_connection_is_not_behind_the_wall(env: PostgresEnv) -> None:
+    job_id = await env.enqueue(tenant=THEIRS)
+    for _ in range(8):  # each of the pool's connections
+        assert await env.driver.describe(job_id, tenant=OURS) is None
+        assert await env.driver.describe(job_id) is not None
+    with pytest.raises(JobNotFound):
+        await env.driver.cancel(JobId(uuid4()), reason="x", tenant=OURS)
+    assert await env.driver.cancel(job_id, reason="x", tenant=THEIRS)
+
+
+async def test_another_account_that_works_on_the_tables_is_not_bound(database_url: str) -> None:
+    """One that owns nothing and passes no row security by, as a worker's account may be; even a member of the role."""
+    async with postgres_env(database_url) as env:
+        await env.enqueue(tenant=THEIRS)
+        name = f"w_{uuid4().hex[:8]}"
+        for statement in (
+            f"create role {name} login",
+            f"grant usage on schema outlast to {name}",
+            f"grant select, update on all tables in schema outlast to {name}",
+            f"grant outlast_api to {name}",
+        ):
+            await env.execute(statement)
+        connection = await asyncpg.connect(dsn_of(database_url))
+        try:
+            async with connection.transaction():
+                await connection.execute(f"set local role {name}")
+                assert await connection.fetchval("select count(*) from outlast.job") == 1
+                assert await connection.execute("update outlast.job set priority = 1") == "UPDATE 1"
+        finally:
+            await connection.execute(f"drop owned by {name}; drop role {name}")
+            await connection.close()
