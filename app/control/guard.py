@@ -87,6 +87,19 @@ class Guard:
         self._used.add(taken.key_id)
         return known.identity
 
+    async def holds(self, identity: Identity) -> bool:
+        """Say whether a caller that came in may stay: its key is in force still, and what it was.
+
+        While the store is away everybody stays; there is nothing to be seen then.
+        """
+        if self._ring is None or identity.key_id in (OPEN_IDENTITY.key_id, BOOTSTRAP_IDENTITY.key_id):
+            return True
+        try:
+            known = await self._ring.find(KeyId(identity.key_id))
+        except OutlastError:
+            return True
+        return known is not None and known.identity == identity
+
     async def changed(self) -> None:
         """Know keys as they are now, here and at once: one was just made, changed or revoked by this process."""
         if self._ring is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from app.domain.api_key import KnownKey
 from app.domain.audit import AuditQuery
 from app.domain.errors import DriverUnavailable
+from app.drivers.api_keys import keys_of
 from app.http.answers_keys import ApiKeyList, IssuedApiKey
 from tests.http.api import KEY, Api, code_of, job_type
 from tests.support.drivers import NAME, DriverEnv
@@ -207,3 +210,50 @@ async def test_use_is_noted_beside_the_requests(each_locked: Api) -> None:
     await each_locked.guard.write()
     shown = await each_locked.client.get(f"/v1/api-keys/{key['id']}")
     assert shown.json()["last_used_at"] is not None
+
+
+async def test_a_revoked_key_follows_nothing_any_longer(each_locked: Api) -> None:
+    api = each_locked
+    key = await made(api)
+    job = await api.post()
+    async with api.served() as (host, port):
+        headers = {"Authorization": f"Bearer {key['token']}"}
+        async with (
+            httpx.AsyncClient(base_url=f"http://{host}:{port}", headers=headers, timeout=10) as client,
+            client.stream("GET", f"/v1/jobs/{job['id']}/events") as stream,
+        ):
+            chunks = stream.aiter_bytes()
+            assert await anext(chunks)
+            await api.client.delete(f"/v1/api-keys/{key['id']}")
+            async with asyncio.timeout(5):
+                async for _ in chunks:
+                    pass
+            assert (await client.get(f"/v1/jobs/{job['id']}")).status_code == 401
+
+
+async def test_an_unknown_id_takes_as_long_as_a_wrong_secret(locked: Api) -> None:
+    """Medians of both in turn, so that what else the machine does falls on both; neither asks the store."""
+    key = await made(locked)
+    wrong = key["token"][:-64] + "0" * 64
+    unknown = f"ol_{'0' * 16}_{'0' * 64}"
+    asked = 0
+    store = keys_of(locked.env.driver)
+    assert store is not None
+    plain = store.known
+
+    async def counted() -> tuple[KnownKey, ...]:
+        nonlocal asked
+        asked += 1
+        return await plain()
+
+    times: dict[str, list[int]] = {wrong: [], unknown: []}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "known", counted)
+        for _ in range(10_000):
+            for token, taken in times.items():
+                before = time.perf_counter_ns()
+                assert await locked.guard.authenticate(token) is None
+                taken.append(time.perf_counter_ns() - before)
+    first, second = (statistics.median(taken) for taken in times.values())
+    assert abs(first - second) / max(first, second) < 0.1, (first, second)
+    assert asked < 200, "reads of the store go with time, not with callers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -23,6 +23,9 @@ from ..services import Services
 from .jobs import parse_job_id
 
 router = APIRouter(tags=["runs"])
+
+# However quiet a job is: a key that was revoked meanwhile follows it no longer.
+_LOOK_SECONDS = 0.5
 
 _DRAINING: Document = {"reason": "this process goes away; connect again"}
 
@@ -58,21 +61,28 @@ async def stream_job(request: Request, job_id: str, services: Services, identity
     position = Position.read(request.headers.get("last-event-id", ""))
     joining = await services.runs.stream(wanted, tenant=identity.tenant, caller=identity.name, position=position)
     encoded = partial(_encoded, wanted, root=root_of(request), with_value=identity.may(Scope.PAYLOAD_READ))
-    return EventStream(_opened(joining, encoded))
+    return EventStream(_opened(joining, encoded, partial(services.auth.holds, identity)))
 
 
 @contextmanager
 def _opened(
-    joining: AbstractContextManager[JobStream], encoded: Callable[[News], bytes]
+    joining: AbstractContextManager[JobStream], encoded: Callable[[News], bytes], holds: Callable[[], Awaitable[bool]]
 ) -> Iterator[AsyncGenerator[bytes, None]]:
     with joining as stream:
-        yield _sent(stream, encoded)
+        yield _sent(stream, encoded, holds)
 
 
-async def _sent(stream: JobStream, encoded: Callable[[News], bytes]) -> AsyncGenerator[bytes, None]:
+async def _sent(
+    stream: JobStream, encoded: Callable[[News], bytes], holds: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[bytes, None]:
     yield RETRY
-    async for found in stream.news(KEEP_ALIVE_SECONDS):
-        if not found:
+    quiet = 0.0
+    async for found in stream.news(_LOOK_SECONDS):
+        if not await holds():
+            return  # whoever comes back is asked for a key
+        quiet = 0.0 if found else quiet + _LOOK_SECONDS
+        if quiet >= KEEP_ALIVE_SECONDS:
+            quiet = 0.0
             yield KEEP_ALIVE
         for one in found:  # one by one: what is sent is taken before more is made
             if stream.is_stopped:
