@@ -145,6 +145,8 @@ class Process:
                 keeps_statements=store.pooled.keeps_statements,
                 missing=store.pooled.missing,
             )
+        if self._auth is not None and not store.has_wall:
+            self._telemetry.auth_wall_missing(self._settings.db_schema)
 
     def _build_auth(self, *, is_dev: bool) -> Guard:
         return build_auth(self._settings, self._driver, host=self._bind[0], is_dev=is_dev)

@@ -129,7 +129,8 @@ class Settings(BaseSettings):
         default="127.0.0.1:8081", description="Address of probes and metrics, answered by a thread of its own."
     )
     api_key_file: Path | None = Field(
-        default=None, description="A file with the bootstrap key: all scopes, tenant `default`. Needed off loopback."
+        default=None,
+        description="A file with a bootstrap key (all scopes, tenant `default`) for the time before keys are made.",
     )
     code_version: str = Field(
         default="", description="What this code calls itself on workers and attempts. Unset: the version of Outlast."

@@ -27,6 +27,7 @@ from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, NotImplementedYet
 from ..drivers.api_keys import KeyStore
 from ..drivers.protocol import JobDriver
+from ..steps.repeat import until_known
 from .acting import entry_of
 from .render import Document
 
@@ -99,7 +100,7 @@ class KeyControl:
             queues=None if key.queues is None else sorted(key.queues),
             expires_at=None if key.expires_at is None else key.expires_at.isoformat(),
         )
-        view = await self._store.create(key, audit=audit)
+        view = await until_known(lambda: self._store.create(key, audit=audit))
         await self._on_change()
         return Issued(key=view, token=token)
 
@@ -136,7 +137,9 @@ class KeyControl:
         token, secret = new_token(before.id)
         overlap_ms = round(overlap.total_seconds() * 1000)
         audit = _entry(by, Action.KEY_ROTATE, before.id, before.tenant, label=before.label, overlap_ms=overlap_ms)
-        view = await self._store.rotate(before.id, secret, overlap=overlap, tenant=tenant, audit=audit)
+        view = await until_known(
+            lambda: self._store.rotate(before.id, secret, overlap=overlap, tenant=tenant, audit=audit)
+        )
         await self._on_change()
         return Issued(key=view, token=token)
 

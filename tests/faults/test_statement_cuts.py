@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from app.domain.outcome import KIND_OF
+from app.drivers.api_keys import KeyStore
 from app.drivers.bulk import BulkStore
 from app.drivers.fleet import FleetStore
 from app.drivers.outbox import OutboxStore
@@ -30,6 +31,7 @@ from tests.faults.cuts import (
     ends,
     enqueue,
     heart,
+    keys,
     outbox,
     purges,
     queues,
@@ -66,6 +68,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "queues": queues.OPERATIONS,
     "actions": actions.OPERATIONS,
     "bulk": bulk.OPERATIONS,
+    "keys": keys.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -86,16 +89,30 @@ _CELLS = {
     "queues": 60,
     "actions": 260,
     "bulk": 300,
+    "keys": 50,
 }
 _MODULES = (
-    *(actions, bulk, ends, enqueue, heart, outbox, purges, queues),
+    *(actions, bulk, ends, enqueue, heart, keys, outbox, purges, queues),
     *(repairs, runs, schedules, settle, upkeep, waits, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "audit", "close", "count", "count_over", "count_table", "database_time", "dead_letters"),
     *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history"),
-    *("items", "job_types", "list", "listen", "now", "open", "open_heartbeat", "operations", "ping"),
+    *(
+        "items",
+        "job_types",
+        "key",
+        "keys",
+        "known",
+        "list",
+        "listen",
+        "now",
+        "open",
+        "open_heartbeat",
+        "operations",
+        "ping",
+    ),
     *("queue_facts", "queues", "run", "schedules", "situation", "stage_now", "standings", "stats"),
     *("until_finished", "view", "vitals", "workers"),
 }
@@ -149,7 +166,7 @@ async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
 def test_every_verb_that_writes_is_cut() -> None:
     verbs = {
         name
-        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore, ScheduleStore, BulkStore)
+        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore, ScheduleStore, BulkStore, KeyStore)
         for name, found in inspect.getmembers(protocol, inspect.isfunction)
         if not name.startswith("_")
     }

@@ -191,3 +191,15 @@ async def test_another_account_that_works_on_the_tables_is_not_bound(database_ur
         finally:
             await connection.execute(f"drop owned by {name}; drop role {name}")
             await connection.close()
+
+
+async def test_without_the_role_the_statements_stand_alone_and_the_driver_says_so(env: PostgresEnv) -> None:
+    job_id = await env.enqueue(tenant=THEIRS)
+    await env.execute("revoke select on outlast.job from outlast_api")
+    await env.driver.open()
+    assert not env.driver.capabilities.has_wall
+    assert await env.driver.describe(job_id, tenant=OURS) is None
+    assert await env.driver.describe(job_id, tenant=THEIRS) is not None
+    await env.execute("grant select on outlast.job to outlast_api")
+    await env.driver.open()
+    assert env.driver.capabilities.has_wall
