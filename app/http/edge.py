@@ -7,9 +7,11 @@ see a request it refused. A fault of ours is reported once, here.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
@@ -32,6 +34,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LOCAL_HOST = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _LONGEST_TARGET = 8_192
+_REST_DIGITS = 5  # of the size of a body: below 100,000 bytes
+_REST_SECONDS = 0.5
 _UNSAFE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -129,7 +133,23 @@ class _Answer:
             if not self.is_read and _has_body(self.scope):
                 # Reading the rest of a refused body, to keep the connection, would be the caller's to choose.
                 headers["Connection"] = "close"
+                await self._take_small_rest()
         await self.inner_send(message)
+
+    async def _take_small_rest(self) -> None:
+        """Take a small body off the wire that is refused unread, for a moment at most.
+
+        A connection that is closed over bytes nobody took is reset, and the answer is lost with it: most clients send
+        the body in a packet of its own, which may come after the refusal.
+        """
+        headers = Headers(scope=self.scope)
+        declared = headers.get("content-length", "")
+        if not declared.isdecimal() or len(declared) > _REST_DIGITS or "expect" in headers:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_SECONDS):
+                while (await self.inner_receive()).get("more_body", False):
+                    pass
 
 
 def _facts_of(scope: Scope) -> RequestFacts:

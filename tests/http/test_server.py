@@ -76,6 +76,30 @@ async def test_an_endless_chunked_body_is_cut_off(api: Api) -> None:
         assert answer.endswith(b"ok\n")
 
 
+async def test_a_refusal_is_not_lost_with_a_small_body_that_comes_after_it(locked: Api) -> None:
+    async with locked.served() as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(head(extra=JSON + b"Content-Length: 2\r\n") + b"\r\n")
+        first = asyncio.ensure_future(reader.read(1))
+        done, _ = await asyncio.wait([first], timeout=0.1)
+        assert not done, "closed over a body on its way, the answer would be lost"
+        writer.write(b"{}")
+        answer = await first + await asyncio.wait_for(reader.read(), 5)
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        writer.close()
+
+
+async def test_a_refusal_does_not_wait_long_for_a_body(locked: Api) -> None:
+    async with locked.served() as address:
+        for extra in (
+            b"Content-Length: 2\r\n",
+            b"Content-Length: 999999\r\n",
+            b"Content-Length: 2\r\nExpect: 100-continue\r\n",
+        ):
+            answer = await exchange(address, head(extra=JSON + extra) + b"\r\n")
+            assert answer.startswith(b"HTTP/1.1 401 ")
+
+
 async def test_a_declared_size_that_is_too_large_is_refused_unread(api: Api) -> None:
     async with api.served() as address:
         for size in (b"1000000000", b"9" * 18):
