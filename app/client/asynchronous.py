@@ -103,13 +103,6 @@ class AsyncDead(_Noun):
     purge = Async(operations.purge_dead)
 
 
-class AsyncEvents(_Noun):
-    """Events that runs wait for."""
-
-    emit = Async(operations.emit_event)
-    list = AsyncPages(operations.list_events)
-
-
 class AsyncClient:
     """A service, reached over HTTP. Close it, or use it with `async with`; one event loop uses it.
 
@@ -136,6 +129,8 @@ class AsyncClient:
     timeline = Async(actions.get_timeline)
     explain = Async(actions.explain_job)
     result = Async(jobs.get_result)
+    emit = Async(operations.emit_event)
+    emitted = AsyncPages(operations.list_events)
     audit = AsyncPages(operations.list_audit)
     outbox = Async(fleet.get_outbox)
     doctor = Async(fleet.run_doctor)
@@ -161,7 +156,6 @@ class AsyncClient:
         self.job_types = AsyncJobTypes(self)
         self.bulk = AsyncBulk(self)
         self.dead = AsyncDead(self)
-        self.emitted = AsyncEvents(self)
 
     async def __aenter__(self) -> Self:
         return self

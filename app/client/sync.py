@@ -101,13 +101,6 @@ class Dead(_Noun):
     purge = Sync(operations.purge_dead)
 
 
-class Events(_Noun):
-    """Events that runs wait for."""
-
-    emit = Sync(operations.emit_event)
-    list = SyncPages(operations.list_events)
-
-
 class Client:
     """A service, reached over HTTP. Close it, or use it with `with`; it may be shared between threads.
 
@@ -134,6 +127,8 @@ class Client:
     timeline = Sync(actions.get_timeline)
     explain = Sync(actions.explain_job)
     result = Sync(jobs.get_result)
+    emit = Sync(operations.emit_event)
+    emitted = SyncPages(operations.list_events)
     audit = SyncPages(operations.list_audit)
     outbox = Sync(fleet.get_outbox)
     doctor = Sync(fleet.run_doctor)
@@ -159,7 +154,6 @@ class Client:
         self.job_types = JobTypes(self)
         self.bulk = Bulk(self)
         self.dead = Dead(self)
-        self.emitted = Events(self)
 
     def __enter__(self) -> Self:
         return self

@@ -92,8 +92,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "bulk.abort": ((ID,), {"reason": "r"}),
     "dead.list": ((), {}),
     "dead.purge": ((), {"older_than": HOUR, "name": "a", "after": ID, "dry_run": True}),
-    "emitted.emit": (("order.approved", "7", {"by": "anna"}), {"tenant": "a"}),
-    "emitted.list": ((), {"name": "order.approved", "key": "7", "tenant": "a", "limit": 7}),
+    "emit": (("order.approved", "7", {"by": "anna"}), {"tenant": "a"}),
+    "emitted": ((), {"name": "order.approved", "key": "7", "tenant": "a", "limit": 7}),
 }  # fmt: skip
 
 # What no method is for, and why.

@@ -140,8 +140,8 @@ async def test_what_a_run_did_is_read_as_values(each: Reached) -> None:
     (wait,) = (await client.waits(placed)).waits
     assert (wait.event, wait.key) == ("order.approved", "7")
     assert (await client.timeline(placed)).spans[0].kind == "attempt"
-    assert (await client.emitted.emit("order.approved", "7", {"by": "anna"})).matched == 1
-    assert [event.payload async for event in client.emitted.list(key="7")] == [{"by": "anna"}]
+    assert (await client.emit("order.approved", "7", {"by": "anna"})).matched == 1
+    assert [event.payload async for event in client.emitted(key="7")] == [{"by": "anna"}]
 
 
 async def test_operators_act_on_queues_and_on_many_jobs(each: Reached) -> None:
