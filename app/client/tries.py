@@ -1,7 +1,7 @@
 """When a request is sent again: only what cannot be done twice, after pauses, until a deadline. Sends nothing itself.
 
-A read may always be repeated. A POST is given an `Idempotency-Key`, under which the service does it once and answers
-the repetition as it answered the first. Anything is repeated that certainly was not done: the connection never stood,
+A read may always be repeated. Anything else is given an `Idempotency-Key`, under which the service does it once and
+answers the repetition as it answered the first. Anything is repeated that certainly was not done: the connection never stood,
 or the service said so (429). Called by both shells, once per request.
 """
 
@@ -106,7 +106,7 @@ class Tries:
 
     @property
     def _is_keyed(self) -> bool:
-        return self.call.method == "POST" and self.terms.takes_keys
+        return self.call.method != "GET" and self.terms.takes_keys
 
     @property
     def _is_safe(self) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from app.client import AsyncClient, Client, Patience, ProblemError, UnreachableError
 from app.client.call import Answer, Call
-from app.client.calls.actions import cancel_job, update_job
+from app.client.calls.actions import cancel_job, delete_job, update_job
 from app.client.calls.jobs import enqueue, get_job
 from app.client.tries import KEY_HEADER, Terms, Tries
 from tests.client.conftest import PROMPT
@@ -74,7 +74,11 @@ def test_a_read_is_repeated(failure: httpx.Response | Exception) -> None:
 
 
 @pytest.mark.parametrize("failure", [CUT, NEVER, problem(503, "DRIVER_UNAVAILABLE"), problem(429, "QUEUE_FULL")])
-@pytest.mark.parametrize("call", [enqueue("a", {}), cancel_job(JOB)], ids=["enqueue", "cancel"])
+@pytest.mark.parametrize(
+    "call",
+    [enqueue("a", {}), cancel_job(JOB), update_job(JOB, version="1", priority=1), delete_job(JOB)],
+    ids=["enqueue", "cancel", "update", "delete"],
+)
 def test_an_action_is_repeated_under_one_key_of_its_own(call: Call[Any], failure: httpx.Response | Exception) -> None:
     script = Script(failure, failure, DONE)
     assert outcome_of(script, call) == 200
@@ -92,14 +96,15 @@ def test_what_another_try_of_ours_still_does_is_asked_for_again() -> None:
     assert len(set(script.keys)) == 1
 
 
-def test_a_change_without_a_key_is_not_repeated_when_it_may_be_done() -> None:
-    change = update_job(JOB, version="1", priority=1)
-    lost = outcome_of(Script(CUT), change)
-    assert isinstance(lost, UnreachableError)
-    assert lost.maybe_done
-    refused = outcome_of(Script(problem(503, "DRIVER_UNAVAILABLE")), change)
-    assert isinstance(refused, ProblemError)
-    assert outcome_of(Script(NEVER, problem(429, "RATE_LIMITED"), DONE), change) == 200
+def test_without_a_key_only_what_was_not_done_is_repeated() -> None:
+    tries = tries_of(update_job(JOB, version="1", priority=1), takes_keys=False)
+    assert tries.headers() == {"If-Match": '"1"'}
+    assert tries.after_error(NEVER, was_sent=False) == 0.1
+    assert tries.after(answer_of(429)) == 0.2
+    assert tries.after(answer_of(503)) is None
+    with pytest.raises(UnreachableError) as lost:
+        tries.after_error(CUT, was_sent=True)
+    assert lost.value.maybe_done
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 422, 500, 501, 502])
