@@ -1,8 +1,8 @@
 """When a request is sent again: only what cannot be done twice, after pauses, until a deadline. Sends nothing itself.
 
 A read may always be repeated. Anything else is given an `Idempotency-Key`, under which the service does it once and
-answers the repetition as it answered the first. Anything is repeated that certainly was not done: the connection never stood,
-or the service said so (429). Called by both shells, once per request.
+answers the repetition as it answered the first; so is sent again what had no answer, or 429, or 503. Called by both
+shells, once per request.
 """
 
 from __future__ import annotations
