@@ -95,8 +95,10 @@ def _in_order(store: Store, queues: dict[str, int]) -> Iterator[JobId]:
 def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> ClaimedJob:
     envelope = store.envelopes[job_id]
     job = envelope.job
-    counters = store.tokens[job_id].counters.claimed()
-    fence = store.next_seq()
+    token = store.tokens[job_id]
+    if not isinstance(token, Ready):
+        raise TypeError("only ready jobs are claimed")
+    counters, fence = token.counters.claimed(), token.seq
     store.place(job_id, Running(counters=counters, fence=fence, worker_id=worker_id, claimed_at=now))
     return ClaimedJob(
         token=ClaimToken(job_id=job_id, claim_no=counters.claim_no, worker_id=worker_id, fence=fence),

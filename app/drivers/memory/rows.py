@@ -79,7 +79,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Claimed. `fence` is unique per claim; with the job and the worker it is the whole token."""
+    """Claimed. `fence` is the sequence of the ready token: unique per claim, and in the order of becoming ready."""
 
     counters: Counters
     fence: int

@@ -214,7 +214,7 @@ class Store:
         )
 
     def next_seq(self) -> int:
-        """Give a number larger than every one before: the order of becoming ready, and the fences of claims."""
+        """Give a number larger than every one before: the order of becoming ready, by which claims are fenced, too."""
         self._last_seq += 1
         return self._last_seq
 

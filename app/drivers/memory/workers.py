@@ -109,7 +109,7 @@ def isolate(store: Store, token: ClaimToken) -> bool:
 
 
 def _hand_back(store: Store, claims: Mapping[JobId, Running]) -> int:
-    """Make claims ready again uncounted, in the order they were claimed in: they are the oldest work there is."""
+    """Make claims ready again uncounted, in the order they had been ready in: they are the oldest work there is."""
     for job_id, running in sorted(claims.items(), key=lambda claim: claim[1].fence):
         store.resume(job_id, running.counters.uncounted())
     return len(claims)
