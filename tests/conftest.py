@@ -12,6 +12,7 @@ import pytest
 
 from app.cli.devdb import DevPostgres
 from tests.support import pooler, postgres
+from tests.support.order import long_ones_first
 
 pytest_plugins = ["app.testing.plugin"]  # as pytest loads it by itself where the distribution is installed
 
@@ -96,6 +97,20 @@ def own_postgres() -> Iterator[DevPostgres]:
             yield cluster
         finally:
             cluster.stop("immediate")
+
+
+@pytest.hookimpl(trylast=True)  # behind the shuffle
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On several workers, have what takes long begin before the end."""
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    if workers > 1:
+        items[:] = long_ones_first(items, _time_limit, workers=workers)
+
+
+def _time_limit(item: pytest.Item) -> float:
+    """Give the seconds of a test's own time limit, 0 without one."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None and marker.args else 0.0
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

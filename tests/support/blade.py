@@ -198,10 +198,10 @@ class BladedProxy:
                 waits = "select exists(select from pg_locks where pid = $1 and not granted)"
                 await eventually(lambda: self._admin.fetchval(waits, wire.pid), "the statement waits for the lock")
                 self._blade.said = "ended while it waited for a table"
-                await self._end(wire.pid)
+                await self._end(wire)
             else:
                 # Nothing to lock: its own transaction has it, or it is about no table. It finds nobody.
-                await self._end(wire.pid)
+                await self._end(wire)
                 self._blade.said = "found its backend gone"
                 wire.to_server.write(message)
         finally:
@@ -227,8 +227,10 @@ class BladedProxy:
                 return True
         return False
 
-    async def _end(self, pid: int) -> None:
-        assert await self._admin.fetchval("select pg_terminate_backend($1, $2)", pid, int(PATIENCE * 1000))
+    async def _end(self, wire: Wire) -> None:
+        """End a backend and wait until it has: its connection closes then. The server would look ten times a second."""
+        assert await self._admin.fetchval("select pg_terminate_backend($1)", wire.pid)
+        await _within(wire.is_ended)
 
 
 async def _within(event: asyncio.Event) -> None:
