@@ -1,7 +1,8 @@
 """The composition root: settings become a driver, a registry, controls and an ASGI application.
 
 It builds and never decides: what a part does stands in the part. `process` wires what is built here into the roles of
-one process; the command line and `main` call it for everything else.
+one process; the command line and `main` call it for everything else. The web framework is loaded by who serves with it
+alone: that halves the start of workers and commands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from secrets import SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from . import __version__
@@ -54,9 +55,7 @@ from .drivers.postgres.outbox import PostgresOutbox
 from .drivers.protocol import JobDriver
 from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
 from .drivers.schedules import schedules_of
-from .http.app import openapi_document as openapi_document  # noqa: PLC0414 - the command line reaches it from here
 from .http.auth import check_way_in, read_key_file
-from .http.services import HttpServices
 from .jobs.admission import Admission
 from .jobs.client import Client
 from .jobs.registry import load_registry
@@ -68,6 +67,9 @@ from .outbox.relay import Relay, RelayOptions
 from .settings import Settings, address_of
 from .worker.options import WorkerOptions, parse_queues
 from .worker.worker import Worker
+
+if TYPE_CHECKING:
+    from .http.services import HttpServices
 
 # What a relay needs of another database: a pass, and a look at it for an operator.
 OUTBOX_POOL = 2
@@ -200,6 +202,13 @@ def build_doctor(
     return Doctor(driver, outbox, surroundings=surroundings, now=SystemClock().now)
 
 
+def openapi_document() -> str:
+    """Give the description of the HTTP API; the command line reaches it from here."""
+    from .http.app import openapi_document as document  # noqa: PLC0415 - as in `build_services`
+
+    return document()
+
+
 def build_services(
     settings: Settings,
     driver: JobDriver,
@@ -212,6 +221,8 @@ def build_services(
     drain: DrainControl,
 ) -> HttpServices:
     """Build what the HTTP routes are given."""
+    from .http.services import HttpServices  # noqa: PLC0415 - the web framework is loaded where it is served
+
     catalogue, streams = TypeCatalogue(driver), JobStreams(driver)
     waiters = ResultWaiters(driver)
     jobs = build_jobs(settings, driver, outbox, telemetry, catalogue=catalogue, waiters=waiters)

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from secrets import SystemRandom
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -36,10 +37,7 @@ from .domain.errors import NotImplementedYet, SettingsInvalid
 from .drivers.opening import close_driver, open_driver
 from .drivers.schedules import schedules_of
 from .http.admin import AdminListener, AdminProbes, on_loop
-from .http.app import create_app
 from .http.probes import Readiness, Trouble, check_readiness
-from .http.role import ApiRole
-from .http.server import HttpServer
 from .jobs.registry import load_registry
 from .lifecycle.heap import settle_heap
 from .lifecycle.main_run import run_process
@@ -50,6 +48,9 @@ from .scheduler.scheduler import Scheduler
 from .settings import Settings, address_of
 from .worker.containment import contain_tasks
 from .worker.worker import Worker
+
+if TYPE_CHECKING:
+    from .http.role import ApiRole
 
 ROLES = ("api", "worker", "relay", "scheduler")
 
@@ -192,6 +193,11 @@ class Process:
         return [*roles, Announcer(announce)]
 
     def _api(self, auth: Guard) -> ApiRole:
+        # The web framework is loaded where it is served: workers start in half the time without it.
+        from .http.app import create_app  # noqa: PLC0415
+        from .http.role import ApiRole  # noqa: PLC0415
+        from .http.server import HttpServer  # noqa: PLC0415
+
         services = build_services(
             self._settings,
             self._driver,

@@ -23,10 +23,9 @@ from urllib.parse import urlsplit
 
 from ..control.render import Document, render
 from ..domain.errors import DriverUnavailable, NotFound, OutlastError, RequestInvalid, SettingsInvalid
-from .framework import method_not_allowed
 from .headers import METRICS_MEDIA_TYPE, SECURITY_HEADERS
 from .probes import Readiness
-from .problems import FIX_DETAIL, STATUS_DETAIL, RequestFacts, problem_response
+from .problems import FIX_DETAIL, STATUS_DETAIL, RequestFacts, method_not_allowed, problem_response
 from .visitors import check_action, check_host, own_names
 
 T = TypeVar("T")

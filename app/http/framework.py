@@ -7,7 +7,7 @@ renders. Called by `app`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from fastapi.exceptions import RequestValidationError
@@ -22,7 +22,7 @@ from starlette.routing import Route
 from ..domain.errors import Internal, JobNotFound, NotFound, NotImplementedYet, OutlastError, RequestInvalid
 from ..domain.text import json_pointer
 from .caller import route_path
-from .problems import HEADERS_DETAIL, STATUS_DETAIL
+from .problems import METHOD_NOT_ALLOWED, method_not_allowed
 from .replies import root_of
 
 # Query parameters of the contract that later releases bring: refused as such, never ignored.
@@ -32,18 +32,7 @@ _LATER = frozenset(
         "parent_id", "run_at_after", "run_at_before", "sort", "tag", "tag_all", "worker_id",
     }
 )  # fmt: skip
-METHOD_NOT_ALLOWED = 405
 _NOT_FOUND = 404
-
-
-def method_not_allowed(method: str, allowed: Collection[str]) -> RequestInvalid:
-    """Give the refusal of a method that a path does not have, which names those it has."""
-    named = ", ".join(sorted(allowed))
-    return RequestInvalid(
-        f"{method} is not possible here",
-        fix=f"use {named}",
-        **{STATUS_DETAIL: METHOD_NOT_ALLOWED, HEADERS_DETAIL: {"Allow": named}},
-    )
 
 
 async def translate_http_exception(request: Request, exc: Exception) -> NoReturn:

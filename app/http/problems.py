@@ -6,7 +6,7 @@ the log; the caller gets the code, a plain sentence and the request id. Called b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from ..domain.errors import (
     Internal,
     NotImplementedYet,
     OutlastError,
+    RequestInvalid,
     SchemaOutdated,
     Unauthenticated,
 )
@@ -98,6 +99,7 @@ _INTERNAL = ("Something failed inside the service.", "repeat the request; report
 _RETRY_AFTER_SECONDS = 1
 _LONGEST_TEXT = 2_000
 _MOST_ERRORS = 50
+METHOD_NOT_ALLOWED = 405
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,16 @@ class RequestFacts:
     request_id: str
     instance: str
     trace_id: str | None = None
+
+
+def method_not_allowed(method: str, allowed: Collection[str]) -> RequestInvalid:
+    """Give the refusal of a method that a path does not have, which names those it has."""
+    named = ", ".join(sorted(allowed))
+    return RequestInvalid(
+        f"{method} is not possible here",
+        fix=f"use {named}",
+        **{STATUS_DETAIL: METHOD_NOT_ALLOWED, HEADERS_DETAIL: {"Allow": named}},
+    )
 
 
 def status_of(error: OutlastError) -> int:

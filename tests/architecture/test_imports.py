@@ -42,3 +42,12 @@ def test_every_module_imports_with_nothing_around_it() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+def test_a_process_without_the_api_loads_no_web_framework() -> None:
+    """It takes as long as all the rest, and a worker or a command has no use for it."""
+    script = "import sys; import app.process, app.cli.store; print(*{'fastapi', 'uvicorn'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=CHECKOUT, env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
