@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.domain.bulk import BulkAction, BulkView
+from app.domain.bulk import MOST_SELECTED, BulkAction, BulkView
 from app.domain.job import ClaimedJob, WorkerId
 from app.domain.outcome import Completed, SettleAnswer, Settlement
 from app.domain.state import State
@@ -23,7 +23,11 @@ from tests.support.drivers import NAME, QUEUE, new_job, new_worker
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
 
-MANY = [pytest.param(2_000, id="2000"), pytest.param(100_000, id="100000", marks=pytest.mark.soak)]
+MANY = [
+    pytest.param(2_000, id="2000"),
+    pytest.param(100_000, id="100000", marks=pytest.mark.soak),
+    pytest.param(MOST_SELECTED, id="the most", marks=pytest.mark.soak),
+]
 _EXECUTORS = 3
 _AT_ONCE = 20
 
