@@ -37,16 +37,17 @@ async def test_a_sleep_that_is_just_ending_is_left_for_the_next_round(arena: Are
     assert (await arena.describe(job_id)).state is State.READY
 
 
-async def test_a_run_of_which_one_sleep_is_held_is_left_whole(arena: Arena) -> None:
-    asleep = await suspended(arena, a_sleep(delay=SECOND), a_sleep("rest", 1))
+@pytest.mark.parametrize("held", ["outlast.wait where name = 'nap'", "outlast.suspended"])
+async def test_a_run_of_which_somebody_holds_one_row_is_left_whole(arena: Arena, held: str) -> None:
+    """A sweep locks the sleeps that are due, and looks for their token in a statement of its own."""
+    asleep = await suspended(arena, a_sleep(), a_sleep("rest", 1))
     made = await over(arena)
-    await arena.advance(SECOND)
-    async with arena.holding() as waking:
-        assert await waking.driver.wake() > 0
+    async with arena.holding() as holding:
+        await holding.connection.execute(f"select from {held} for update")
         assert not (await step(arena, made)).has_decided
-        await waking.rollback()
-    due = [wait.due_at for wait in (await arena.driver.history(asleep.token.job_id, asleep.run_id)).waits]
-    assert sorted(at for at in due if at is not None) == [arena.now(), arena.now() + HOUR - SECOND]
+        await holding.rollback()
+    waits = (await arena.driver.history(asleep.token.job_id, asleep.run_id)).waits
+    assert [wait.due_at for wait in waits] == [arena.now() + HOUR] * 2
     assert (await step(arena, made)).done == 1
     history = await arena.driver.history(asleep.token.job_id, asleep.run_id)
     assert sorted(each.name for each in history.steps) == ["nap", "rest"]
