@@ -8,9 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.domain.job import WorkerId
-from app.domain.step import StepKind
 from app.drivers.postgres.claim import CLAIM_ONE
-from app.drivers.postgres.resolve import KIND_CODES
 from app.drivers.postgres.settle import SETTLE_DONE
 from app.drivers.postgres.steps import RECORD
 
@@ -47,16 +45,16 @@ async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
             return jobs / float(await raw.fetchval(SPAN, EVER))
 
 
-def _recorded(rows: list[Any], worker: WorkerId, number: int) -> list[list[object]]:
+def _recorded(rows: list[Any], worker: WorkerId, number: int) -> list[object]:
     """Give the binds of one step of each claim."""
     return [
         [row["job_id"] for row in rows],
         [row["seq"] for row in rows],
         [row["claim_no"] for row in rows],
-        [worker] * len(rows),
+        worker,
         [f"step {number}"] * len(rows),
-        [KIND_CODES[StepKind.RUN]] * len(rows),
-        [""] * len(rows),
+        None,  # all are `run` steps of the body's own order
+        None,
         [number] * len(rows),
         [str(number)] * len(rows),
         [timedelta()] * len(rows),

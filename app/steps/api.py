@@ -7,7 +7,7 @@ attempt gets the recorded value and does not do the work again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, Unpack, cast, overload
@@ -80,8 +80,8 @@ class Steps:
         if found is not None:
             return self._decoded(adapter, found)
         began = recorder.tools.monotonic()
-        with ExitStack() as held:
-            value = await run_function(recorder, name, partial(fn, *args, **kwargs), held, on_loop=on_loop)
+        with nullcontext() if on_loop else ExitStack() as held:
+            value = await run_function(recorder, name, partial(fn, *args, **kwargs), held)
             lasted = timedelta(seconds=recorder.tools.monotonic() - began)
             text = values.encode(adapter, value, step=name)
             given = _readable(adapter, text, name)

@@ -30,6 +30,8 @@ class History:
 
     def at(self, place: Place, name: str, kind: StepKind) -> tuple[Record | None, Record | None]:
         """Give what answers a step that is asked for, and what is recorded that it does not match; at most one."""
+        if not self._by_name:
+            return None, None
         here = self._by_place.get(place)
         if here is not None:
             return (here, None) if (here.name, here.kind) == (name, kind) else (None, here)
@@ -51,6 +53,8 @@ class History:
 
     def unasked(self, branch: str, asked: Container[str]) -> Record | None:
         """Give the first record within a branch whose name was not asked for."""
+        if not self._by_name:
+            return None
         left = [record for record in self._within(branch) if record.name not in asked]
 
         def order(record: Record) -> tuple[bool, int, str, int]:
@@ -62,6 +66,10 @@ class History:
 
     def _within(self, branch: str) -> Iterator[Record]:
         return (record for record in self._by_name.values() if is_within(branch, record.place.branch))
+
+
+# Of a run that has recorded nothing: most are begun and ended by one attempt. Never changed.
+NOTHING = History(RunHistory())
 
 
 def is_within(outer: str, branch: str) -> bool:

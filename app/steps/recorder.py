@@ -27,7 +27,7 @@ from ..domain.step import (
 from ..domain.step_errors import StepInvalid
 from ..domain.text import is_printable
 from .branch import WHERE, Branch, Inside, Where, own_order_of
-from .history import History, Record, number_in, placed, said
+from .history import NOTHING, History, Record, number_in, placed, said
 from .points import Moment, Point
 from .signal import Signal
 from .suspension import Suspension
@@ -71,7 +71,7 @@ class Recorder:
         self._told_failed: dict[str, Place] = {}
         self._missed: dict[str, Place] = {}
         self._history: History | None = None
-        self._loading = asyncio.Lock()
+        self._loading: asyncio.Lock | None = None  # made where there is something to load
 
     # --- read by the worker ------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Recorder:
         if self._history is None:
             try:
                 with self.signal.in_store():
-                    self._history = History(await self._read())
+                    self._history = NOTHING if self._is_new else History(await self._read())
             except DriverUnavailable:
                 return  # a body that never asked for a step, and has returned: that is not lost to an outage
         self.leave(self.main)
@@ -165,7 +165,10 @@ class Recorder:
 
     async def loaded(self) -> History:
         """Give the history, read on first use; a job's first claim on a run of its own has none."""
+        if self._history is None and self._is_new:
+            self._history = NOTHING
         if self._history is None:
+            self._loading = self._loading or asyncio.Lock()
             async with self._loading:
                 if self._history is None:
                     self._history = History(await while_held(self._read, self.signal))
@@ -269,11 +272,14 @@ class Recorder:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _read(self) -> RunHistory:
+    @property
+    def _is_new(self) -> bool:
+        """Say whether nothing can be recorded yet; a fork begins with a history, and has a parent."""
         token = self.job.token
-        if token.claim_no == 1 and self.job.run_id == token.job_id and self.job.parent_id is None:
-            return RunHistory()  # a fork begins with a history, and has a parent
-        return await self.tools.store.history(token.job_id, self.job.run_id)
+        return token.claim_no == 1 and self.job.run_id == token.job_id and self.job.parent_id is None
+
+    async def _read(self) -> RunHistory:
+        return await self.tools.store.history(self.job.token.job_id, self.job.run_id)
 
     def _branch_for(self, name: str, kind: StepKind) -> Branch:
         if not is_printable(name, STEP_NAME_MOST):

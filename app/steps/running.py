@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from contextvars import copy_context
-from typing import cast
+from datetime import timedelta
+from typing import Any, cast
 
 from ..domain.errors import StepTimeout
 from .recorder import Recorder
 
 
-async def run_function(
-    recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack, *, on_loop: bool
-) -> object:
-    """Call a step's function and give its value.
+def run_function(
+    recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack | None
+) -> Coroutine[Any, Any, object]:
+    """Call a step's function and give its value: on the loop where there is no `held`, else in a thread.
 
     One in a thread cannot be stopped: a cancellation of the run is held back in `held`, so that what it did can be
     recorded, and after a `step_timeout` it runs on alone.
@@ -28,23 +29,28 @@ async def run_function(
         StepTimeout: it took longer than `step_timeout`.
     """
     limit = recorder.step_timeout
-    if limit is None:
-        return await _run(recorder, name, call, held, on_loop=on_loop)
+    return _run(recorder, name, call, held) if limit is None else _run_within(limit, recorder, name, call, held)
+
+
+async def _run_within(
+    limit: timedelta, recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack | None
+) -> object:
     scope = recorder.tools.timers.within(limit.total_seconds())
     try:
         async with scope:
-            return await _run(recorder, name, call, held, on_loop=on_loop)
+            return await _run(recorder, name, call, held)
     except TimeoutError as exc:
         if not scope.expired():
             raise
         raise step_timed_out(f"step {name!r}", limit.total_seconds(), name) from exc
 
 
-async def _run(recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack, *, on_loop: bool) -> object:
+async def _run(recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack | None) -> object:
     with recorder.inside(name):
-        value = call() if on_loop else await _in_thread(recorder, call, held)
+        value = call() if held is None else await _in_thread(recorder, call, held)
         if inspect.isawaitable(value):
-            held.close()
+            if held is not None:
+                held.close()
             value = await cast("Awaitable[object]", value)
         return value
 

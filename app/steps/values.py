@@ -7,6 +7,7 @@ run. Called by steps, and for the results of jobs.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import FunctionType, MethodType
@@ -21,6 +22,8 @@ from .encoding import UnencodableError, encode_value, refuse_silent_losses
 
 _MOST_KEPT = 1000  # adapters of one worker
 _WRAPPERS = (Awaitable, Coroutine)
+# A serialiser's own text that every reader reads alike and no rule of form forbids; anything else is looked into.
+_SHORT_SCALAR = re.compile(r'-?[0-9]{1,18}(?:\.[0-9]{1,18})?|true|false|null|"[ !#-\[\]-~]{0,200}"')
 
 
 class UndecodableError(Exception):
@@ -42,8 +45,10 @@ def to_text(
     """
     try:
         refuse_silent_losses(value)
-        text = encode_value(partial(adapter.dump_json, value), partial(adapter.dump_python, value))
-        decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
+        serializer = adapter.serializer  # what the adapter itself would call, at the cost of as much again
+        text = encode_value(partial(serializer.to_json, value), partial(serializer.to_python, value))
+        if _SHORT_SCALAR.fullmatch(text) is None or len(text) > max_bytes:
+            decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
     except (UnencodableError, JsonInvalid) as exc:
         raise ResultInvalid(
             f"{of} cannot be stored: {exc.args[0]}",
@@ -65,7 +70,7 @@ def from_text(adapter: TypeAdapter[Any], text: str | None) -> Any:  # noqa: ANN4
     if text is None:
         return None
     try:
-        return adapter.validate_json(text)
+        return adapter.validator.validate_json(text)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the top"
@@ -94,10 +99,11 @@ class Values:
         Raises:
             SettingsInvalid: its return annotation cannot be resolved, or has no JSON form.
         """
-        while isinstance(fn, partial):
-            fn = fn.func
-        if isinstance(fn, MethodType):
-            fn = fn.__func__
+        if type(fn) is not FunctionType:
+            while isinstance(fn, partial):
+                fn = fn.func
+            if isinstance(fn, MethodType):
+                fn = fn.__func__
         if not isinstance(fn, FunctionType):
             return Returned(self._of_annotation(_returned_type(fn), fn), _is_async(fn))
         known = self._of_functions.get(fn)

@@ -31,17 +31,16 @@ _SAID = {
 class _InStore:
     """The time of one call to the store; a generator's context would cost more than the rest of a small step."""
 
-    __slots__ = ("_enter", "_leave")
+    __slots__ = ("_signal",)
 
-    def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
-        self._enter = enter
-        self._leave = leave
+    def __init__(self, signal: RunSignal) -> None:
+        self._signal = signal
 
     def __enter__(self) -> None:
-        self._enter()
+        self._signal.enter_store()
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
+        self._signal.leave_store()
 
 
 class RunSignal:
@@ -124,6 +123,8 @@ class RunSignal:
 
     def raise_if_aborted(self) -> None:
         """Raise `Aborted` once the run has been told to stop."""
+        if self._first is None and not self._due:
+            return
         if (reason := self.reason) is not None:
             raise Aborted(
                 f"the run was told to stop: {self._said or _SAID[reason]}",
@@ -209,7 +210,17 @@ class RunSignal:
 
     def in_store(self) -> _InStore:
         """Hold a cancellation back while a call to the store is under way: half-known writes are worse than a wait."""
-        return _InStore(self._enter_store, self._leave_store)
+        return _InStore(self)
+
+    def enter_store(self) -> None:
+        """Begin what `in_store` holds back for."""
+        self._in_store += 1
+
+    def leave_store(self) -> None:
+        """End it; a cancellation that has come meanwhile goes through once the last has ended."""
+        self._in_store -= 1
+        if self._is_cancel_due:
+            self._do_cancel()
 
     def disarm(self) -> None:
         """Stop all clocks: the body has ended."""
@@ -222,14 +233,6 @@ class RunSignal:
         self._on_close = None
 
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _enter_store(self) -> None:
-        self._in_store += 1
-
-    def _leave_store(self) -> None:
-        self._in_store -= 1
-        if self._is_cancel_due:
-            self._do_cancel()
 
     def _look(self) -> None:
         """Fire what is due: a body that blocks the loop sees its timeout all the same."""

@@ -5,8 +5,9 @@ Apart because a driver without them would still run jobs without steps. Holds no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -36,9 +37,9 @@ class RunVerbs:
         """Give what is recorded of a run."""
         return await run_view.history(self._db, job_id, run_id)
 
-    async def record_step(self, token: ClaimToken, step: NewStep) -> bool:
+    def record_step(self, token: ClaimToken, step: NewStep) -> Coroutine[Any, Any, bool]:
         """Record a step."""
-        return await self._steps.record(steps.Recording(token, step))
+        return self._steps.record(steps.Recording(token, step))
 
     def step_transaction(
         self, token: ClaimToken, step: NewStep, *, bind: object | None = None

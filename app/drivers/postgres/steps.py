@@ -7,10 +7,10 @@ the step finds it gone. A step is recorded once; what is there already stays. Se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...domain.job import ClaimToken
-from ...domain.step import NewStep
+from ...domain.step import MAIN_BRANCH, NewStep, StepKind
 from .database import Database
 from .resolve import KIND_CODES
 
@@ -22,45 +22,66 @@ class Recording(NamedTuple):
     step: NewStep
 
 
-# Every part of the token is compared within its own settlement's place, as everywhere.
-RECORD = """
+# Every part of the token is compared within its own step's place, as everywhere. Of one worker's claims; kinds and
+# branches are null as a whole where all are plain: encoding arrays is most of what sending a batch costs.
+RECORD = f"""
 with i as materialized (
-  select * from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::text[], $6::smallint[], $7::text[],
-    $8::int[], $9::text[], $10::interval[]) with ordinality
-    i(job_id, seq, claim_no, worker, name, kind, branch, number, value, lasted, ord)),
+  select * from unnest($1::uuid[], $2::bigint[], $3::int[], $5::text[], $6::smallint[], $7::text[], $8::int[],
+    $9::text[], $10::interval[]) with ordinality
+    i(job_id, seq, claim_no, name, kind, branch, number, value, lasted, ord)),
 held as materialized (
-  select r.job_id, r.seq, r.claim_no, r.worker from outlast.running r
-  where r.job_id = any($1::uuid[])
-    and (select w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()
-      from outlast.worker w where w.id = r.worker)
+  select r.job_id, r.seq, r.claim_no from outlast.running r
+  where r.job_id = any($1::uuid[]) and r.worker = (
+    select w.id from outlast.worker w
+    where w.id = $4::int and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
   order by r.job_id for key share),
 mine as materialized (
   select i.*, h.claim_no as held_as from i left join held h
-    on h.job_id = i.job_id and h.seq = i.seq and h.claim_no = i.claim_no and h.worker = i.worker),
+    on h.job_id = i.job_id and h.seq = i.seq and h.claim_no = i.claim_no),
 stp as (
   insert into outlast.step(run_id, name, kind, branch, number, value, claim_no, code_version, started_at)
-  select e.run_id, m.name, m.kind, m.branch, m.number, m.value, m.claim_no, w.code_version,
-    outlast.clock() - coalesce(m.lasted, interval '0')
+  select e.run_id, m.name, coalesce(m.kind, {KIND_CODES[StepKind.RUN]}), coalesce(m.branch, '{MAIN_BRANCH}'), m.number,
+    m.value, m.claim_no, w.code_version, outlast.clock() - coalesce(m.lasted, interval '0')
   from mine m
   cross join lateral (
     select coalesce(j.run_id, j.id) as run_id from outlast.job j where j.id = m.job_id offset 0) e
-  cross join lateral (select w.code_version from outlast.worker w where w.id = m.worker offset 0) w
+  cross join (select w.code_version from outlast.worker w where w.id = $4::int) w
   where m.held_as is not null
   order by m.ord
   on conflict do nothing)
-select held_as is not null as is_held from mine order by ord"""
+select held_as is not null as is_held from mine order by ord"""  # noqa: S608  constants of our own
+_PLAIN = frozenset({StepKind.RUN})
+_MAIN = frozenset({MAIN_BRANCH})
 
 
 async def record_steps(db: Database, steps: Sequence[Recording]) -> Sequence[bool]:
-    """Record steps, one commit, each answered by itself: False where the claim is gone. Repeating is safe."""
-    columns = [list(column) for column in zip(*(_row(one) for one in steps), strict=True)]
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(RECORD), *columns))
+    """Record steps, one commit a worker, each answered by itself: False where the claim is gone. Repeating is safe."""
+    first = steps[0].token.worker_id
+    if all(token.worker_id == first for token, _ in steps):
+        return await _of_one_worker(db, steps)
+    answers: dict[int, bool] = {}
+    for worker in {token.worker_id: None for token, _ in steps}:
+        its = [index for index, (token, _) in enumerate(steps) if token.worker_id == worker]
+        answers.update(zip(its, await _of_one_worker(db, [steps[index] for index in its]), strict=True))
+    return [answers[index] for index in range(len(steps))]
+
+
+async def _of_one_worker(db: Database, steps: Sequence[Recording]) -> Sequence[bool]:
+    rows = await db.run(lambda conn: conn.fetch(db.in_schema(RECORD), *columns_of(steps)))
     return [row["is_held"] for row in rows]
 
 
-def _row(recording: Recording) -> tuple[object, ...]:
-    token, step = recording
-    return (
-        *(token.job_id, token.fence, token.claim_no, token.worker_id),
-        *(step.name, KIND_CODES[step.kind], step.place.branch, step.place.number, step.value, step.lasted),
-    )
+def columns_of(steps: Sequence[Recording]) -> list[Any]:
+    """Give the binds of `RECORD` for steps of one worker's claims."""
+    ids, numbers, workers, fences = zip(*(token for token, _ in steps), strict=True)
+    new = [step for _, step in steps]
+    kinds, branches = [step.kind for step in new], [step.place.branch for step in new]
+    return [
+        *(ids, fences, numbers, workers[0]),
+        [step.name for step in new],
+        None if _PLAIN.issuperset(kinds) else [KIND_CODES[kind] for kind in kinds],
+        None if _MAIN.issuperset(branches) else branches,
+        [step.place.number for step in new],
+        [step.value for step in new],
+        [step.lasted for step in new],
+    ]
