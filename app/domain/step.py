@@ -61,8 +61,7 @@ class Place(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewStep:
+class NewStep(NamedTuple):
     """A step to record. `value` is JSON text, None for nothing. `lasted` is the body's running time."""
 
     name: str

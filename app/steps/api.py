@@ -39,6 +39,7 @@ PayloadT = TypeVar("PayloadT")
 ResultT = TypeVar("ResultT")
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+_FREE = nullcontext()  # holds nothing back
 
 
 class Steps:
@@ -80,7 +81,7 @@ class Steps:
         if found is not None:
             return self._decoded(adapter, found)
         began = recorder.tools.monotonic()
-        with nullcontext() if on_loop else ExitStack() as held:
+        with _FREE if on_loop else ExitStack() as held:
             value = await run_function(recorder, name, partial(fn, *args, **kwargs), held)
             lasted = timedelta(seconds=recorder.tools.monotonic() - began)
             text = values.encode(adapter, value, step=name)

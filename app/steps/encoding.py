@@ -24,15 +24,18 @@ class UnencodableError(Exception):
     """The value has no JSON form; the message says why."""
 
 
-def encode_value(dump_json: Callable[..., str | bytes], dump: Callable[..., object]) -> str:
+def encode_value(dump_json: Callable[..., str | bytes], dump: Callable[..., object], *, is_sure: bool = False) -> str:
     """Give the JSON text of a value; both are pydantic's own, of a model or of an adapter, with the value bound.
+
+    `is_sure`: the value is known to be of its type, and pydantic is not told how to object, which costs more than all
+    the rest of a small value.
 
     Raises:
         UnencodableError: another type, a circular or too deep value, NaN or infinity, a secret that would be masked, or
             no JSON form at all.
     """
     try:
-        made = dump_json(by_alias=True, warnings="error")
+        made = dump_json(by_alias=True, warnings=False if is_sure else "error")
         text = made if isinstance(made, str) else made.decode()
         # Pydantic turns NaN and infinity into null; its Python form still has them.
         if "null" in text and _has(_is_odd_float, dump(mode="python", by_alias=True)):

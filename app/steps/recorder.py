@@ -292,8 +292,10 @@ class Recorder:
         if where.inside is not None:
             self._refuse_nested(where, _titled(kind, name))
         self._refuse_over(where.branch)
-        task = asyncio.current_task()
-        if task is where.branch.task:
+        own = where.branch.task
+        # Asking which loop runs is a call to the operating system, and steps are asked for on the body's.
+        task = asyncio.current_task(None if own is None else own.get_loop())
+        if task is own:
             return where.branch
         # What has to wait is refused there, so that all that can differ between attempts is when a step is asked for.
         branch = Branch(where.branch.inner(own_order_of(name)), task)

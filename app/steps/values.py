@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -22,6 +22,17 @@ from .encoding import UnencodableError, encode_value, refuse_silent_losses
 
 _MOST_KEPT = 1000  # adapters of one worker
 _WRAPPERS = (Awaitable, Coroutine)
+_TYPES: Mapping[str, frozenset[type]] = {
+    kind: frozenset(types)
+    for kind, types in {
+        "int": (int,),
+        "str": (str,),
+        "bool": (bool,),
+        "float": (float,),
+        "none": (type(None),),
+        "any": (int, str, bool, float, type(None)),
+    }.items()
+}
 # A serialiser's own text that every reader reads alike and no rule of form forbids; anything else is looked into.
 _SHORT_SCALAR = re.compile(r'-?[0-9]{1,18}(?:\.[0-9]{1,18})?|true|false|null|"[ !#-\[\]-~]{0,200}"')
 
@@ -34,11 +45,11 @@ def to_text(
     adapter: TypeAdapter[Any],
     value: object,
     *,
-    of: str,
+    of: str | Callable[[], str],
     max_bytes: int,
     too_large: type[OutlastError] = ResultInvalid,
 ) -> str | None:
-    """Give a value as JSON text, None for None; `of` names it in messages.
+    """Give a value as JSON text, None for None; `of` names it in messages, or is asked for its name.
 
     Raises:
         ResultInvalid: it is not of the annotated type, or has no JSON form. `too_large`: it is over a limit.
@@ -46,19 +57,27 @@ def to_text(
     try:
         refuse_silent_losses(value)
         serializer = adapter.serializer  # what the adapter itself would call, at the cost of as much again
-        text = encode_value(partial(serializer.to_json, value), partial(serializer.to_python, value))
+        is_sure = _is_sure(adapter, value)
+        text = encode_value(partial(serializer.to_json, value), partial(serializer.to_python, value), is_sure=is_sure)
         if _SHORT_SCALAR.fullmatch(text) is None or len(text) > max_bytes:
             decode(text, limits=JsonLimits(max_bytes=max_bytes, max_keys=max_bytes, max_nodes=max_bytes))
     except (UnencodableError, JsonInvalid) as exc:
         raise ResultInvalid(
-            f"{of} cannot be stored: {exc.args[0]}",
+            f"{of if isinstance(of, str) else of()} cannot be stored: {exc.args[0]}",
             fix="return what the return annotation says, in values that JSON can carry",
         ) from exc
     except PayloadTooLarge as exc:
         raise too_large(
-            f"{of} is too large: {exc.cause}", fix="store the data elsewhere and return a reference to it"
+            f"{of if isinstance(of, str) else of()} is too large: {exc.cause}",
+            fix="store the data elsewhere and return a reference to it",
         ) from exc
     return None if value is None else text
+
+
+def _is_sure(adapter: TypeAdapter[Any], value: object) -> bool:
+    """Say whether a value is of the adapter's type beyond doubt: a plain one, written in the usual way."""
+    schema = adapter.core_schema
+    return len(schema) == 1 and type(value) in _TYPES.get(schema["type"], ())
 
 
 def from_text(adapter: TypeAdapter[Any], text: str | None) -> Any:  # noqa: ANN401 # what the annotation says
@@ -120,7 +139,7 @@ class Values:
             StepTooLarge: it is over the limit.
         """
         return to_text(
-            adapter, value, of=f"the value of step {step!r}", max_bytes=self._max_bytes, too_large=StepTooLarge
+            adapter, value, of=lambda: f"the value of step {step!r}", max_bytes=self._max_bytes, too_large=StepTooLarge
         )
 
     def _of_annotation(self, annotation: object, fn: Callable[..., object]) -> TypeAdapter[Any]:

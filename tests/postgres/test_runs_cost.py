@@ -185,7 +185,7 @@ async def test_recording_a_step_costs_the_same_beside_many(pages: Pages) -> None
     await pages.meter.enqueue(1)
     (claimed,) = await pages.meter.claim(pages.worker, 1)
     token = claimed.token
-    binds = [token.job_id], [token.fence], [token.claim_no], [token.worker_id], ["s"], [0], [""], [0], ["1"]
+    binds = [token.job_id], [token.fence], [token.claim_no], token.worker_id, ["s"], None, None, [0], ["1"]
     assert await pages.of(steps.RECORD, *binds, [timedelta()]) <= 40
     fence = token.job_id, token.fence, token.claim_no, token.worker_id
     assert await pages.of(suspend.FENCE, *fence, ["s"]) <= 30

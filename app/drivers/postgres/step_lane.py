@@ -39,9 +39,13 @@ class StepLane:
         Raises:
             OutlastError: what refused this step, or the store's unavailability.
         """
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        sending = self._sending
+        is_sending = sending is not None and not sending.done()
+        # Asking which loop runs is a call to the operating system; while a sender is at work, it is known.
+        loop = sending.get_loop() if sending is not None and is_sending else asyncio.get_running_loop()
+        answer: asyncio.Future[bool] = loop.create_future()
         self._waiting.append((recording, answer))
-        if self._sending is None or self._sending.done():
+        if not is_sending:
             self._sending = start_apart(self._send(), name="outlast.record")
         return await answer
 
