@@ -124,7 +124,10 @@ class DeadLettered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
-    """Cut by the worker's own drain: uncounted, ready at once or, after a `RetryAfter`, after `delay`."""
+    """Cut by the worker's own drain, or by the database: uncounted, ready at once or, where it is given, after `delay`.
+
+    After a drain that is the time of a `RetryAfter`, after an outage the wait before any other retry.
+    """
 
     cause: str
     error: ErrorInfo | None = None

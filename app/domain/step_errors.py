@@ -1,6 +1,7 @@
-"""Errors of steps that the next attempt would only meet again: kinds of wider errors, by the same codes, and terminal.
+"""Errors of steps: kinds of wider errors, by the same codes.
 
-An attempt that ends with one is the job's last until an operator retries it. Raised by steps and suspensions.
+An attempt that ends with a terminal one is the job's last until an operator retries it: the next would only meet it
+again. One that a cut transaction ends is not counted. Raised by steps and suspensions.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from .errors import JobDuplicate, RequestInvalid, StepTimeout
+from .errors import DriverUnavailable, JobDuplicate, RequestInvalid, StepTimeout
 from .job import JobId, NewJob
 
 
@@ -31,6 +32,10 @@ class EventMissing(StepTimeout):
     """An event that is required did not come in time. A retry by hand waits for it anew."""
 
     terminal = True
+
+
+class TransactionCut(DriverUnavailable):
+    """The database went away under a step's transaction. Nothing is written, unless it was on its way to commit."""
 
 
 def waiting_chain(callers: Mapping[JobId, Sequence[JobId]], called: JobId, caller: JobId) -> tuple[JobId, ...] | None:

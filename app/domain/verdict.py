@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias, assert_never
 
 from .errors import JobTimeout
-from .ledger import CAUSE_DRAIN
+from .ledger import CAUSE_DRAIN, CAUSE_OUTAGE
 from .outcome import (
     Cancelled,
     Completed,
@@ -83,10 +83,14 @@ class Mismatched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """The body raised. `is_terminal`: no retry can help. `retry_after`: the body asked for this wait."""
+    """The body raised. `is_terminal`: no retry can help. `retry_after`: the body asked for this wait.
+
+    `is_outage`: the database went away under it, which is nobody's failure.
+    """
 
     error: ErrorInfo
     is_terminal: bool = False
+    is_outage: bool = False
     retry_after: timedelta | None = None
 
 
@@ -152,6 +156,8 @@ def _raised(ended: Raised, *, first: Reason | None, budget: Budget, backoff: tim
             if ended.is_terminal:
                 return DeadLettered(error=ended.error, reason=DeadReason.TERMINAL)
             delay = backoff if ended.retry_after is None else ended.retry_after
+            if ended.is_outage:
+                return Interrupted(cause=CAUSE_OUTAGE, error=ended.error, delay=delay)
             return _failure(ended.error, first=None, budget=budget, delay=delay)
         case Reason.CANCEL | Reason.LEASE_LOST:
             return None

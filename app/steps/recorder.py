@@ -227,6 +227,10 @@ class Recorder:
         if self.tools.at is not None:
             await self.reach(Moment.AFTER, step.name, step.kind)
 
+    async def is_recorded(self, name: str) -> bool:
+        """Ask the store whether a step is recorded now; again while it is unavailable and the claim may be held."""
+        return any(step.name == name for step in (await while_held(self._read, self.signal)).steps)
+
     def passed(self, place: Place) -> None:
         """Count a step that is recorded now."""
         self.steps += 1

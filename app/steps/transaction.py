@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import Any
 
 from ..domain.step import NewStep, Place, StepKind
-from ..domain.step_errors import StepInvalid
+from ..domain.step_errors import StepInvalid, TransactionCut
 from .leaving_block import way_out
 from .points import Moment
 from .recorder import Recorder
 from .running import step_timed_out
 from .skipping import Skip, Skipped
+from .tools import while_held
 
 
 class _ReplayedError(Exception):
@@ -67,6 +68,7 @@ class Transaction(AbstractAsyncContextManager[Any]):
         Raises:
             LeaseLost: the claim is gone, and nothing is written.
             StepTimeout: the body took longer than `step_timeout`; nothing is written.
+            TransactionCut: the database went away, and nothing is written. An attempt that ends so is not counted.
         """
         self._skip.disarm()
         if isinstance(error, Skipped):
@@ -78,7 +80,9 @@ class Transaction(AbstractAsyncContextManager[Any]):
         if not self._is_recorded:
             if error is None:
                 await self._recorder.reach(Moment.INSIDE, self._name, StepKind.TRANSACTION, self._made)
-            await self._end(self._session, error)
+                await self._commit(self._session)
+            else:
+                await self._end(self._session, error)
         else:
             with suppress(_ReplayedError):
                 await self._end(self._session, error or _ReplayedError("this transaction is recorded"))
@@ -90,10 +94,17 @@ class Transaction(AbstractAsyncContextManager[Any]):
     async def _begin(self, place: Place) -> object:
         recorder = self._recorder
         step = NewStep(name=self._name, kind=StepKind.TRANSACTION, place=place, value=None)
-        session = recorder.tools.store.step_transaction(recorder.job.token, step, bind=self._bind)
-        with recorder.signal.in_store():
-            made: object = await session.__aenter__()
-        self._session, self._made = session, made
+
+        async def begun() -> tuple[AbstractAsyncContextManager[Any], object]:
+            session = recorder.tools.store.step_transaction(recorder.job.token, step, bind=self._bind)
+            return session, await session.__aenter__()
+
+        if self._bind is None:
+            self._session, made = await while_held(begun, recorder.signal)
+        else:  # the caller's own database, which may never come
+            with recorder.signal.in_store():
+                self._session, made = await begun()
+        self._made = made
         self._inside.enter_context(recorder.inside(self._name))
         if recorder.step_timeout is not None:
             self._limit = recorder.tools.timers.within(recorder.step_timeout.total_seconds())
@@ -111,6 +122,17 @@ class Transaction(AbstractAsyncContextManager[Any]):
             late = step_timed_out(f"the transaction {self._name!r}", seconds, self._name)
             await self._end(session, late)
             raise late from timeout
+
+    async def _commit(self, session: AbstractAsyncContextManager[Any]) -> None:
+        """Commit; where the reply was lost, whether that took place is read off the record.
+
+        A commit that is still on its way keeps the claim locked: whoever runs the job next finds its record.
+        """
+        try:
+            await self._end(session, None)
+        except TransactionCut:
+            if not await self._recorder.is_recorded(self._name):
+                raise
 
     async def _end(self, session: AbstractAsyncContextManager[Any], error: BaseException | None) -> None:
         with self._recorder.signal.in_store():

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from ..domain.errors import OutlastError, PayloadInvalid
+from ..domain.step_errors import TransactionCut
 from ..domain.verdict import Ended, Mismatched, Raised, Returned, Suspending, Unstorable, Waiting
 from ..jobs.client import Client, be_current
 from ..jobs.context import JobContext, context_of
@@ -29,6 +30,9 @@ from .options import WorkerOptions
 from .roster import Run
 
 _NOTHING = Returned(result=None)
+# How often a job may have been interrupted and still not be charged with an outage: one whose own statements bring the
+# database down must not do so for ever.
+_MOST_UNCOUNTED = 10
 
 
 class _PayloadRefusedError(Exception):
@@ -171,6 +175,7 @@ class Caller:
         return Raised(
             error=error_info(error),
             is_terminal=any(_is_terminal(leaf, run) for leaf in (error, *inside)),
+            is_outage=_is_outage(inside, run),
             retry_after=max(waits, default=None),
         )
 
@@ -195,6 +200,11 @@ def timeout_of(run: Run) -> timedelta | None:
 def left_of(run: Run, now: float) -> timedelta:
     """Give what is left until the job's deadline, reckoned from the claim on; for a job that has one."""
     return (run.job.deadline_in or timedelta()) - timedelta(seconds=now - run.claimed_at)
+
+
+def _is_outage(inside: tuple[BaseException, ...], run: Run) -> bool:
+    """Say whether the database cut the attempt off; a job that was interrupted very often is charged with it."""
+    return run.job.counters.interrupts < _MOST_UNCOUNTED and any(isinstance(leaf, TransactionCut) for leaf in inside)
 
 
 def _is_terminal(error: BaseException, run: Run) -> bool:

@@ -135,7 +135,7 @@ class Proxy:
             answers, upstream = await self._connect()
             self._writers.add(upstream)
             await self._carry(reader, writer, answers, upstream)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             for end in (writer, upstream):

@@ -42,6 +42,8 @@ ENDINGS: dict[str, Ended] = {
     "raised": Raised(error=BOOM),
     "terminal": Raised(error=BOOM, is_terminal=True),
     "retry-after": Raised(error=BOOM, retry_after=ASKED),
+    "outage": Raised(error=BOOM, is_outage=True),
+    "terminal-outage": Raised(error=BOOM, is_terminal=True, is_outage=True),
     "terminal-retry-after": Raised(error=BOOM, is_terminal=True, retry_after=ASKED),
 }
 BUDGETS = {
@@ -76,6 +78,8 @@ def failure(first: Reason | None, ending: str, budget: str) -> tuple[object, ...
         return (DeadLettered, code, DeadReason.DEADLINE)
     if first is None and ending.startswith("terminal"):
         return (DeadLettered, code, DeadReason.TERMINAL)
+    if first is None and ending == "outage":
+        return (Interrupted, "outage", BACKOFF)
     delay = ASKED if first is None and ending == "retry-after" else BACKOFF
     if budget == "left":
         return (Retried, code, delay)

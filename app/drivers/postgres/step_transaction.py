@@ -17,13 +17,21 @@ from sqlalchemy import exc as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
-from ...domain.errors import LeaseLost, OutlastError, RequestInvalid, SchemaOutdated, TransactionForeign
+from ...domain.errors import (
+    DriverUnavailable,
+    LeaseLost,
+    OutlastError,
+    RequestInvalid,
+    SchemaOutdated,
+    TransactionForeign,
+)
 from ...domain.job import ClaimToken
 from ...domain.step import NewStep
+from ...domain.step_errors import TransactionCut
 from .connect import IDLE_IN_TRANSACTION_TIMEOUT
 from .database import Database
 from .resolve import KIND_CODES
-from .sqlstate import translate
+from .sqlstate import CHECK_DATABASE, translate
 
 _LIVE = "w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()"
 # While the body works it may pause for long; from the fence on the claim's row is locked, and a worker that is frozen
@@ -65,6 +73,8 @@ _TYPES: dict[str, Any] = {
     "lasted": Interval(),
 }
 _ENGINE_OF_STORE = "pass an AsyncEngine or an async_sessionmaker of the store's own database"
+_CUT = "the database went away under a step's transaction"
+_GOES_AWAY = ("08", "57P01", "57P02", "57P03")
 _USE_RUN = "use the store's own database for this step, or ctx.step.run for work on another one"
 
 
@@ -74,13 +84,14 @@ async def step_transaction(
 ) -> AsyncIterator[AsyncSession]:
     """Give a session; leaving the context commits it with the step, leaving it by an exception rolls it back.
 
-    Errors of the body leave as they are. Not repeated: whether a commit whose reply was lost took place, the history
-    tells the next attempt.
+    Errors of the body leave as they are, but those of a connection that broke under it. Not repeated: whether a commit
+    whose reply was lost took place, the history tells.
 
     Raises:
         LeaseLost: the claim is gone, or its worker's lease has passed; nothing was written.
         TransactionForeign: the session is not on the store's database; nothing was written.
         RequestInvalid: the body committed by itself, which is refused.
+        TransactionCut: the database went away before the end. Unless the commit was on its way, nothing was written.
         DriverUnavailable: the database could not be reached.
     """
     is_fenced = False
@@ -89,12 +100,17 @@ async def step_transaction(
             # Verbs need connections while bodies have some.
             await stack.enter_async_context(db.step_sessions)
         session = await stack.enter_async_context(_session(db, bind))
-        await _begin(db, session, is_own=bind is None)
+        connection = await _begin(db, session, is_own=bind is None)
         guard = _refuse_commits(session)
-        yield session
-        event.remove(session.sync_session, "before_commit", guard)
-        await session.flush()
-        is_fenced = await _commit_with(db, session, token, step)
+        try:
+            yield session
+            event.remove(session.sync_session, "before_commit", guard)
+            await session.flush()
+            is_fenced = await _commit_with(db, session, token, step)
+        except Exception as error:
+            if _is_cut(connection, error):
+                raise TransactionCut(_CUT, fix=CHECK_DATABASE) from error
+            raise
     if not is_fenced:
         raise await _why_not(db, token)
 
@@ -111,20 +127,33 @@ def _session(db: Database, bind: object | None) -> AsyncSession:
     raise TransactionForeign(f"a {type(bind).__name__} gives no session for a step", fix=_ENGINE_OF_STORE)
 
 
-async def _begin(db: Database, session: AsyncSession, *, is_own: bool) -> None:
-    """Begin the transaction; where each statement would be one of its own, at an isolation level that is none."""
+def _is_cut(connection: AsyncConnection, error: Exception) -> bool:
+    """Say whether a transaction ends because its connection, or its server, is gone: not for what it did itself."""
+    seen = error.__cause__ if isinstance(error, DriverUnavailable) else error
+    if isinstance(seen, sa.DBAPIError) and seen.connection_invalidated:
+        return True
+    known = error if isinstance(error, OutlastError) else translate(error)
+    if not isinstance(known, DriverUnavailable):
+        return False
+    # The server's last word comes before the connection's end.
+    return connection.invalidated or str(known.details.get("sqlstate", "")).startswith(_GOES_AWAY)
+
+
+async def _begin(db: Database, session: AsyncSession, *, is_own: bool) -> AsyncConnection:
+    """Begin and give the connection; where each statement would commit by itself, at a level at which none does."""
     try:
         if is_own:
             with db.lending():
                 connection = await session.connection(execution_options=_READ_COMMITTED)
             await connection.execute(_AS_ANYBODYS)
-            return
+            return connection
         connection = await session.connection()
         if connection.dialect.name != "postgresql":
             raise TransactionForeign(f"the session is on {connection.dialect.name}", fix=_USE_RUN)
         if await _is_autocommit(connection):
             await session.rollback()
             connection = await session.connection(execution_options=_READ_COMMITTED)
+        return connection
     except sa.UnboundExecutionError as error:
         raise TransactionForeign("the session is bound to no database by itself", fix=_ENGINE_OF_STORE) from error
     except (sa.SQLAlchemyError, OSError) as error:
