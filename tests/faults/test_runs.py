@@ -1,16 +1,18 @@
-"""A run of every kind of step, hit at a boundary between two statements: it completes, and no recorded step is redone.
+"""A run of every kind of step, hit at boundaries between two statements: it completes, no recorded step is redone.
 
-Which boundary, and what happens there, is the seed's: its worker is killed, frozen for longer than its lease, or cut
-off from the database, before the statement arrives there or before its answer comes back.
+Which boundaries, and what happens there, is the seed's. The database restarts in every run. Before it or after it, the
+run's worker is killed, frozen for longer than its lease, or cut off from the database, before the statement arrives
+there or before its answer comes back; and in some runs whoever goes on with it is hit once more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -18,6 +20,7 @@ from uuid import uuid4
 import pytest
 
 from app.cli.devdb import DevPostgres
+from app.domain.errors import DriverUnavailable
 from app.domain.event import EventId, NewEvent
 from app.domain.job import JobId
 from app.domain.outcome import OutcomeKind
@@ -44,6 +47,8 @@ SEEDS = [
 ]
 RESTARTED = [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))]
 _WAYS = ("kill", "kill", "freeze", "cut")
+_RESTARTS = 12  # statements that every run has, whatever is done to it
+_HALF = 0.5
 
 
 @dataclass(eq=False, kw_only=True)
@@ -60,38 +65,73 @@ class Boundary(Held):
         return self.passes < 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """What happens to a run: how, and at which statement, counted from the hit before it; its reply or its call."""
+
+    way: str
+    passes: int
+    is_reply: bool
+
+
+def hits_of(seed: int, dice: random.Random) -> list[Hit]:
+    """Draw what happens to the run of a seed: a restart of the database, an accident of its worker, and maybe another.
+
+    Accidents come to every statement of a run, seed by seed; the restart to one that every run has.
+    """
+    at = {"restart": dice.randrange(_RESTARTS), dice.choice(_WAYS): seed % _BOUNDARIES}
+    hits: list[Hit] = []
+    before = 0
+    for way, number in sorted(at.items(), key=lambda hit: hit[1]):
+        hits.append(Hit(way=way, passes=number - before, is_reply=dice.random() < _HALF))
+        before = number
+    if dice.random() < _HALF:
+        hits.append(Hit(way=dice.choice(_WAYS), passes=dice.randrange(_RESTARTS), is_reply=dice.random() < _HALF))
+    return hits
+
+
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"seeds{seeds[0]}-{seeds[-1]}")
 async def test_a_run_that_is_hit_anywhere_completes_and_redoes_no_recorded_step(
-    fleet: Fleet, store: Store, seeds: range
+    fleet_of_own: tuple[Fleet, DevPostgres], seeds: range
 ) -> None:
     """P31 and P55 among them: between two steps, and in a gather that another worker goes on with.
 
     One run after the other: whoever goes on with one is who is hit in the next.
     """
-    await store.fetch(BOOKING)
+    fleet, server = fleet_of_own
     jobs: list[JobId] = []
     frozen: set[int] = set()
-    async with proxy_to(fleet.url, fleet.folder) as proxy:
+    async with store_on(fleet.url) as store, proxy_to(fleet.url, fleet.folder) as proxy:
+        await audit(store)
+        await store.fetch(BOOKING)
         worker = await fleet.worker("--concurrency", "4", OUTLAST_DATABASE_URL=proxy.url).ready()
         for seed in seeds:
             dice = random.Random(seed)
-            boundary = _boundary(proxy, seed, dice)
+            hits = hits_of(seed, dice)
+            boundary = _boundary(proxy, hits[0])
             jobs.append(await store.enqueue("runs.whole"))
+            zombies: list[tuple[Service, float]] = []
+            done: list[str] = []
             async with _emitting(store, jobs[-1], dice):
-                if await _is_hit(store, jobs[-1], boundary):
-                    way = dice.choice(_WAYS)
-                    when = "after" if boundary.is_reply else "before"
-                    report(f"seed {seed}: {way} {when} statement {seed % _BOUNDARIES}")
-                    victim, worker = worker, _hit(fleet, proxy, worker, boundary, way)
-                    hit_at = fleet.ledger.record("hit", way)
-                    await store.until(jobs[-1], within=90)
-                    if way == "freeze":
-                        frozen.add(victim.pid)
-                        await _lease_passes(fleet, hit_at)
-                        victim.resume()
-                        await _knows(victim)
-                        victim.kill()
-            boundary.release()
+                for number, hit in enumerate(hits):
+                    if number > 0:
+                        boundary = _boundary(proxy, hit)
+                    if not await _is_hit(store, jobs[-1], boundary):
+                        boundary.release()
+                        break
+                    done.append(hit.way)
+                    report(f"seed {seed}: {hit.way} {'after' if hit.is_reply else 'before'} statement {hit.passes}")
+                    victim, worker = worker, await _hit(fleet, server, proxy, worker, boundary, hit.way)
+                    if hit.way == "freeze":
+                        zombies.append((victim, fleet.ledger.record("hit", hit.way)))
+                await store.until(jobs[-1], within=90)
+            assert "restart" in done, "every run is there when its database restarts"
+            for zombie, hit_at in zombies:
+                frozen.add(zombie.pid)
+                await _lease_passes(fleet, hit_at)
+                zombie.resume()
+                await _knows(zombie)
+                zombie.kill()
         await _is_right(fleet, store, jobs, frozen=frozen)
 
 
@@ -103,8 +143,8 @@ async def _knows(victim: Service) -> None:
     await eventually(lambda: victim.said("worker.lease_over") != [], "the zombie knows")
 
 
-def _boundary(proxy: Proxy, number: int, dice: random.Random) -> Boundary:
-    rule = Boundary(marker="", is_reply=dice.random() < 0.5, times=1, passes=number % _BOUNDARIES)
+def _boundary(proxy: Proxy, hit: Hit) -> Boundary:
+    rule = Boundary(marker="", is_reply=hit.is_reply, times=1, passes=hit.passes)
     proxy._rules.append(rule)
     return rule
 
@@ -119,8 +159,14 @@ async def _is_hit(store: Store, job_id: JobId, boundary: Boundary) -> bool:
     return boundary.caught.is_set()
 
 
-def _hit(fleet: Fleet, proxy: Proxy, worker: Service, boundary: Boundary, way: str) -> Service:
-    """Do it to the worker at the boundary, and give who goes on."""
+async def _hit(
+    fleet: Fleet, server: DevPostgres, proxy: Proxy, worker: Service, boundary: Boundary, way: str
+) -> Service:
+    """Do it to the worker, or to the database, at the boundary, and give who goes on."""
+    if way == "restart":
+        await asyncio.to_thread(server.restart, "immediate" if boundary.is_reply else "fast")
+        boundary.lose()
+        return worker
     if way == "cut":
         boundary.lose()
         return worker
@@ -143,11 +189,22 @@ async def _emitting(store: Store, job_id: JobId, dice: random.Random) -> AsyncIt
             event = NewEvent(
                 id=EventId(uuid4()), tenant="default", name=EVENT, key=str(job_id), payload=f'{{"by":"{by}"}}'
             )
-            await store.driver.emit(event)
+            await _again(partial(store.driver.emit, event))
 
     async with asyncio.TaskGroup() as group:
         group.create_task(emit())
         yield
+
+
+async def _again(call: Callable[[], Awaitable[object]]) -> None:
+    """Make a call that is harmless to repeat until the database is there."""
+    while True:
+        try:
+            await call()
+        except DriverUnavailable:
+            await asyncio.sleep(0.05)
+        else:
+            return
 
 
 async def _is_right(fleet: Fleet, store: Store, jobs: list[JobId], *, frozen: Collection[int] = ()) -> None:
@@ -200,6 +257,15 @@ async def fleet_of_own(own_postgres: DevPostgres, folder: Path) -> AsyncIterator
     await migrate(url)
     with fleet_on(url, folder) as fleet:
         yield fleet, own_postgres
+
+
+def test_what_happens_to_a_run_is_its_seeds_and_some_workers_are_hit_twice() -> None:
+    drawn = {seed: hits_of(seed, random.Random(seed)) for seed in range(_QUICK)}
+    assert drawn == {seed: hits_of(seed, random.Random(seed)) for seed in range(_QUICK)}
+    ways = [[hit.way for hit in hits] for hits in drawn.values()]
+    assert all(one.count("restart") == 1 for one in ways)
+    assert ["restart", "kill", "freeze"] in ways
+    assert len([one for one in ways if len(one) > _HALF * 4]) >= _QUICK // 4
 
 
 # --- the rule itself --------------------------------------------------------------------------------------------------
