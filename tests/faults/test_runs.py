@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -110,7 +110,7 @@ async def test_a_run_that_is_hit_anywhere_completes_and_redoes_no_recorded_step(
             hits = hits_of(seed, dice)
             boundary = _boundary(proxy, hits[0])
             jobs.append(await store.enqueue("runs.whole"))
-            zombies: list[tuple[Service, float]] = []
+            zombies: list[Zombie] = []
             done: list[str] = []
             async with _emitting(store, jobs[-1], dice):
                 for number, hit in enumerate(hits):
@@ -123,24 +123,34 @@ async def test_a_run_that_is_hit_anywhere_completes_and_redoes_no_recorded_step(
                     report(f"seed {seed}: {hit.way} {'after' if hit.is_reply else 'before'} statement {hit.passes}")
                     victim, worker = worker, await _hit(fleet, server, proxy, worker, boundary, hit.way)
                     if hit.way == "freeze":
-                        zombies.append((victim, fleet.ledger.record("hit", hit.way)))
+                        zombies.append(Zombie(victim, fleet.ledger.record("hit", hit.way), _has_lease(victim)))
                 await store.until(jobs[-1], within=90)
             assert "restart" in done, "every run is there when its database restarts"
-            for zombie, hit_at in zombies:
-                frozen.add(zombie.pid)
-                await _lease_passes(fleet, hit_at)
-                zombie.resume()
-                await _knows(zombie)
-                zombie.kill()
+            for zombie in zombies:
+                frozen.add(zombie.worker.pid)
+                await _wakes(fleet, zombie)
         await _is_right(fleet, store, jobs, frozen=frozen)
 
 
-async def _lease_passes(fleet: Fleet, since: float) -> None:
-    await eventually(lambda: fleet.ledger.record("wait") - since >= 1.5 * LEASE, "the zombie's lease passes")
+class Zombie(NamedTuple):
+    """A worker that was frozen, when, and whether it had a lease by then: one that was just starting has none."""
+
+    worker: Service
+    since: float
+    has_lease: bool
 
 
-async def _knows(victim: Service) -> None:
-    await eventually(lambda: victim.said("worker.lease_over") != [], "the zombie knows")
+def _has_lease(worker: Service) -> bool:
+    return worker.said("worker.started") != []
+
+
+async def _wakes(fleet: Fleet, zombie: Zombie) -> None:
+    """Have a zombie go on once its lease has passed, see that it knows, and end it."""
+    await eventually(lambda: fleet.ledger.record("wait") - zombie.since >= 1.5 * LEASE, "the zombie's lease passes")
+    zombie.worker.resume()
+    if zombie.has_lease:
+        await eventually(lambda: zombie.worker.said("worker.lease_over") != [], "the zombie knows")
+    zombie.worker.kill()
 
 
 def _boundary(proxy: Proxy, hit: Hit) -> Boundary:
