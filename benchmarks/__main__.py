@@ -81,10 +81,12 @@ async def _relay(bed: Bed) -> list[Figure]:
 
 async def _runs(bed: Bed) -> list[Figure]:
     raw = await runs.by_statements(bed, jobs=20_000)
-    ours, wal = await runs.by_workers(bed, jobs=20_000, concurrency=200)
+    ours, wal = await runs.by_workers(bed, jobs=20_000, processes=1, concurrency=200)
+    two, _ = await runs.by_workers(bed, jobs=20_000, processes=2, concurrency=200)
     suspended, woken = await runs.asleep_and_awake(bed, jobs=5_000, concurrency=200)
     return [
         _rate("five steps, one worker process", "≥ 50 % of bare", ours, raw),
+        _rate("five steps, two worker processes", "", two, raw),
         Figure(name="WAL of a run of five steps", unit="bytes", goal="", ours=wal),
         _rate("suspend, one worker process", "", suspended, None),
         _rate("wake when due", "", woken, None),

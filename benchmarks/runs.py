@@ -21,10 +21,10 @@ _ASLEEP = "select count(*) from outlast.suspended"
 _OVER = "update outlast.wait set due_at = outlast.clock()"
 
 
-async def by_workers(bed: Bed, *, jobs: int, concurrency: int) -> tuple[float, float]:
-    """Give five-step runs a second, and WAL bytes a run, of one worker process that finds a backlog."""
+async def by_workers(bed: Bed, *, jobs: int, processes: int, concurrency: int) -> tuple[float, float]:
+    """Give five-step runs a second, and WAL bytes a run, of worker processes that find a backlog."""
     async with bed.fresh("bench_runs") as url, raw_on(url) as raw:
-        return await drained(url, raw, jobs=jobs, processes=1, concurrency=concurrency, kind="steps")
+        return await drained(url, raw, jobs=jobs, processes=processes, concurrency=concurrency, kind="steps")
 
 
 async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:

@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from ..domain.errors import OutlastError
 from ..domain.job import JobId
-from ..domain.snapshot import Due, Expired, Reaped
+from ..domain.snapshot import Due, Expired, Reaped, Stats
+from ..domain.state import TERMINAL
 from ..drivers.protocol import JobDriver
 from ..lifecycle.tasks import first_of
 from ..observability.telemetry import Telemetry
@@ -29,6 +30,9 @@ PROMOTE_SECONDS = 1.0
 _PROMOTE, _WAKE = "promote", "wake"
 _BATCH = 1000
 _LONGEST_REST_SECONDS = 10.0  # the floor under wake-ups that can be lost
+# Every live job is counted, at about a millisecond for so many: a store with more of them is counted less often.
+_COUNTED_EACH_TIME = 10_000
+_LONGEST_COUNT = timedelta(seconds=60)
 _SOONEST_SECONDS = 0.005  # due rows are looked for this much after they are due, not before
 
 
@@ -214,12 +218,16 @@ class Maintenance:
 
     async def count(self) -> None:
         """Refresh the gauges of the store until leaving."""
+        every = self._options.stats_every
         while not self._leaving.is_set():
+            pause = every
             try:
-                self._telemetry.store_counted(await self._driver.stats())
+                stats = await self._driver.stats()
+                self._telemetry.store_counted(stats)
+                pause = until_count(stats, every)
             except Exception as error:  # noqa: BLE001 - said; counting may be slow on a large store and proves nothing
                 self._telemetry.store_call_failed("stats", error)
-            await self._rest(self._options.stats_every.total_seconds())
+            await self._rest(pause.total_seconds())
 
     async def _try(self, verb: str, call: Awaitable[T]) -> T | None:
         """Make one call; when the store could not be reached, the reaper waits from when it can be again."""
@@ -260,3 +268,9 @@ class Maintenance:
         while self._due and self._due[0][0] <= now:
             verbs.add(heapq.heappop(self._due)[1])
         return verbs
+
+
+def until_count(stats: Stats, every: timedelta) -> timedelta:
+    """Give how long a count is good for: beside a hundred thousand sleepers, too, an idle worker costs next to nothing."""
+    live = sum(count for state, count in stats.by_state.items() if state not in TERMINAL)
+    return max(every, min(every * (live / _COUNTED_EACH_TIME), _LONGEST_COUNT))

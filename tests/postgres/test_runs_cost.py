@@ -16,7 +16,7 @@ from app.drivers.postgres import call_cycle, due, events, run_view, steps, suspe
 from app.drivers.postgres.due_mark import DueMark
 from tests.conformance.runs import a_sleep, a_step
 from tests.postgres.meter import Meter
-from tests.postgres.pages import Pages, administrator, open_pages, warm_meter
+from tests.postgres.pages import ALONE, Pages, administrator, open_pages, warm_meter
 from tests.postgres.test_buffers import _snapshot
 from tests.support.made import new_job
 
@@ -150,6 +150,11 @@ async def test_an_emit_costs_what_it_wakes(pages: Pages) -> None:
     assert await pages.of(events.EMIT, *key, event, "{}", None) <= 110
     nobody = "default", "go", "nobody"
     assert await pages.of(events.WAITERS, *nobody) <= 6
+
+
+@pytest.mark.parametrize("verb", ALONE)
+async def test_a_look_for_work_costs_what_it_did_without_any_run(pages: Pages, verb: str) -> None:
+    assert await pages.of_idle_look(verb) <= 5
 
 
 async def test_a_sweep_costs_nothing_for_runs_that_sleep_or_wait_for_an_event(pages: Pages) -> None:

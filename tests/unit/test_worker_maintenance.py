@@ -13,11 +13,12 @@ import pytest
 
 from app.domain.errors import DriverUnavailable
 from app.domain.job import JobId
-from app.domain.snapshot import Due
+from app.domain.snapshot import Due, Stats
+from app.domain.state import State
 from app.drivers.runs import Swept
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
-from app.worker.maintenance import Maintenance
+from app.worker.maintenance import Maintenance, until_count
 from app.worker.options import WorkerOptions
 from tests.simulation.loop import VirtualLoop
 
@@ -194,3 +195,24 @@ def test_a_store_that_answers_late_for_ever_is_reaped() -> None:
     maintain(store, seconds=100, begin=lambda _: None)
     first, *_ = store.times("reap")
     assert first == pytest.approx(24, abs=0.1)  # after the look, and after what has expired
+
+
+@pytest.mark.parametrize(
+    ("counted", "seconds"),
+    [
+        ({}, 15),
+        ({State.SUSPENDED: 10_000}, 15),
+        ({State.SUSPENDED: 10_000, State.READY: 10_000, State.DONE: 10_000, State.DEAD: 10_000}, 30),
+        ({State.SUSPENDED: 100_000}, 60),
+        ({State.READY: 10_000_000}, 60),
+    ],
+)
+def test_a_store_with_many_live_jobs_is_counted_less_often_and_once_a_minute(
+    counted: dict[State, int], seconds: int
+) -> None:
+    """A count reads them all: what it costs an idle worker's database in a second must not grow with them."""
+    assert until_count(Stats(by_state=counted, queues=()), timedelta(seconds=15)) == timedelta(seconds=seconds)
+
+
+def test_counts_that_are_asked_for_seldom_stay_so() -> None:
+    assert until_count(Stats(by_state={State.READY: 100_000}, queues=()), timedelta(hours=1)) == timedelta(hours=1)
