@@ -271,6 +271,6 @@ class Maintenance:
 
 
 def until_count(stats: Stats, every: timedelta) -> timedelta:
-    """Give how long a count is good for: also beside a hundred thousand sleepers an idle worker costs hardly anything."""
+    """Give how long a count is good for: also beside many sleepers an idle worker costs hardly anything."""
     live = sum(count for state, count in stats.by_state.items() if state not in TERMINAL)
     return max(every, min(every * (live / _COUNTED_EACH_TIME), _LONGEST_COUNT))
