@@ -28,6 +28,7 @@ class Target(StrEnum):
 
     JOB = "job"
     QUEUE = "queue"
+    LIMIT = "limit"
     WORKER = "worker"
     SCHEDULE = "schedule"
     OUTBOX = "outbox"
@@ -52,6 +53,8 @@ class Action(StrEnum):
     QUEUE_PAUSE = "queue.pause"
     QUEUE_RESUME = "queue.resume"
     QUEUE_UPDATE = "queue.update"
+    LIMIT_SET = "limit.set"
+    SLOT_RELEASE = "slot.release"
     WORKER_DRAIN = "worker.drain"
     SCHEDULE_PAUSE = "schedule.pause"
     SCHEDULE_RESUME = "schedule.resume"

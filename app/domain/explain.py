@@ -1,7 +1,7 @@
 """Explain: make ordered reasons of a job's situation.
 
-Pure. Owns the order and nothing else: the job's own state, its queue, the workers there are, its turn. What keeps jobs
-back one day (limits, rates) is one more source here, between queue and fleet. Called by control.
+Pure. Owns the order and nothing else: the job's own state, its queue, its limits, the workers there are, its turn.
+Called by control.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .explain_fleet import of_fleet, of_queue, of_turn, serving
+from .explain_limits import of_limits
 from .explain_state import of_state
 from .reason import Explanation, Reason, Situation
 from .state import TERMINAL, State
 
 Source = Callable[[Situation], Iterator[Reason]]
 
-SOURCES: tuple[Source, ...] = (of_state, of_queue, of_fleet, of_turn)
+SOURCES: tuple[Source, ...] = (of_state, of_queue, of_limits, of_fleet, of_turn)
 
 
 def explain(situation: Situation) -> Explanation:

@@ -46,13 +46,21 @@ def key_hash(tenant: str, name: str, key: str) -> UUID:
     return UUID(bytes=digest.digest())
 
 
+class LimitKey(NamedTuple):
+    """One limit or rate that a job is under: the limit's name within the job type, and the key it is counted by."""
+
+    limit: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
     """A job to enqueue, admitted: every value is checked and final.
 
     The id is minted before the statement so that an enqueue whose COMMIT reply was lost can be repeated safely.
     `payload` is validated JSON text and is stored as it is. `run_at` and `delay` exclude each other. `timeout` is a
-    request's lower bound on the job type's own. `source_id` makes a republish return the first job.
+    request's lower bound on the job type's own. `source_id` makes a republish return the first job. `limits` are the
+    names and keys of the limits it is under.
     """
 
     id: JobId
@@ -78,6 +86,7 @@ class NewJob:
     traceparent: str | None = None
     tags: tuple[str, ...] = ()
     meta: str | None = None
+    limits: tuple[LimitKey, ...] = ()
 
     @property
     def key_hash(self) -> UUID | None:
@@ -153,7 +162,8 @@ class Counters(NamedTuple):
 class ClaimedJob(NamedTuple):
     """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock.
 
-    `is_limited`: it has one of the places of a queue that lets only so many of its jobs run.
+    `is_limited`: it has one of the places of a queue that lets only so many of its jobs run. `has_slots`: it came out
+    of the gate, with slots or for a start that a rate gave it; its slots are given back once its body has ended.
     Its ids may be of a store's own class of UUIDs, equal to the plain ones; what a body sees is made plain.
     """
 
@@ -179,6 +189,7 @@ class ClaimedJob(NamedTuple):
     tags: tuple[str, ...] = ()
     meta: str | None = None
     is_limited: bool = False
+    has_slots: bool = False
 
     @property
     def must_run_alone(self) -> bool:

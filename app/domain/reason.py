@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from .job import JobId
+from .limit import LimitFacts
 from .snapshot import JobView, WorkerView
 
 # Jobs before one in its queue are counted so far.
@@ -22,13 +23,14 @@ class ReasonKind(StrEnum):
 
     STATE = "state"
     QUEUE = "queue"
+    LIMIT = "limit"
     FLEET = "fleet"
     TURN = "turn"
 
     @property
     def blocks(self) -> bool:
         """Say whether not even a worker that serves queue, name and version would claim the job."""
-        return self in {ReasonKind.STATE, ReasonKind.QUEUE}
+        return self in {ReasonKind.STATE, ReasonKind.QUEUE, ReasonKind.LIMIT}
 
 
 class ReasonCode(StrEnum):
@@ -50,6 +52,8 @@ class ReasonCode(StrEnum):
     WOKEN = "woken"
     QUEUE_PAUSED = "queue_paused"
     QUEUE_AT_LIMIT = "queue_at_limit"
+    SLOT = "slot"
+    RATE = "rate"
     NO_WORKERS = "no_workers"
     QUEUE_NOT_SERVED = "queue_not_served"
     WORKERS_DRAINING = "workers_draining"
@@ -77,7 +81,7 @@ def _rule(code: ReasonCode, kind: ReasonKind, when: str, *facts: str) -> ReasonR
 
 _C, _K = ReasonCode, ReasonKind
 
-# In the order in which reasons are given. What a limit or a rate keeps back joins after the queue's own.
+# In the order in which reasons are given.
 REASON_RULES: tuple[ReasonRule, ...] = (
     _rule(_C.RUNNING, _K.STATE, "a worker runs it", "worker_id", "host", "since", "lease_until", "heartbeat_age_ms"),
     _rule(_C.DONE, _K.STATE, "it has completed", "finished_at"),
@@ -97,6 +101,10 @@ REASON_RULES: tuple[ReasonRule, ...] = (
     _rule(_C.WOKEN, _K.STATE, "what its run waited for is over, and no worker has made it ready yet"),
     _rule(_C.QUEUE_PAUSED, _K.QUEUE, "its queue is paused", "queue", "by", "since", "until", "reason"),
     _rule(_C.QUEUE_AT_LIMIT, _K.QUEUE, "as many jobs of its queue run as may", "queue", "running", "concurrency"),
+    _rule(
+        _C.SLOT, _K.LIMIT, "all slots of one of its limits are held", "limit", "key", "n", "held", "holders", "before"
+    ),
+    _rule(_C.RATE, _K.LIMIT, "its job type's rate lets nobody start now", "key", "n", "per_ms", "refills_at", "before"),
     _rule(_C.NO_WORKERS, _K.FLEET, "no worker lives"),
     _rule(_C.QUEUE_NOT_SERVED, _K.FLEET, "no live worker serves its queue", "queue", "served"),
     _rule(_C.WORKERS_DRAINING, _K.FLEET, "all workers of its queue are leaving", "queue", "workers"),
@@ -157,7 +165,7 @@ class Situation:
     `is_claimable` is the claim's own word: a worker that serves queue, name and version, and has nothing else to do,
     would take it. `ahead` counts the jobs before it in its queue, up to `MOST_AHEAD`. `published` is the code version
     that published its job type last. `concurrency` is how many jobs of its queue may run at once, `running` how many
-    do, counted only where that is limited.
+    do, counted only where that is limited. `limits` are those that the job is under, when it waits in the gate.
     """
 
     at: datetime
@@ -168,6 +176,7 @@ class Situation:
     running: int = 0
     pin: PinView | None = None
     ahead: int = 0
+    limits: tuple[LimitFacts, ...] = ()
     published: str | None = None
     workers: tuple[WorkerView, ...] = ()
 

@@ -127,10 +127,14 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Counts over the whole store; each job is in exactly one bucket. Of terminal jobs a store may count the newest."""
+    """Counts over the whole store; each job is in exactly one bucket. Of terminal jobs a store may count the newest.
+
+    `slots_held` are those of limits, whatever became of their attempts.
+    """
 
     by_state: dict[State, int]
     queues: tuple[QueueView, ...]
+    slots_held: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +249,8 @@ class Due:
     a `wake` has something to do when that is zero or less.
     `must_release`: held or handed-back jobs have somewhere else to go now. `resume_in` is the time until the next pause
     of a queue is over, `has_resumed` says that one has just ended by itself. `must_bulk`: bulk operations run, or old
-    ones are to be deleted.
+    ones are to be deleted. `must_free`: workers that are gone hold slots. `is_gated`: limited jobs wait in the gate;
+    `admit_in` is when a key that some are parked at may have room.
     """
 
     promote_in: timedelta | None
@@ -256,6 +261,9 @@ class Due:
     resume_in: timedelta | None = None
     has_resumed: bool = False
     must_bulk: bool = False
+    must_free: bool = False
+    is_gated: bool = False
+    admit_in: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -30,35 +29,16 @@ from ..domain.snapshot import (
 from ..domain.step import RetryMode
 from .actions import ActionStore
 from .capabilities import Capabilities
+from .claims import ClaimRequest, QueueShare
 from .fleet import FleetStore
+from .limits import LimitStore
 from .purging import PurgeQuery as PurgeQuery  # noqa: PLC0414 - a word of this vocabulary
 from .purging import PurgeStore
 from .queues import QueueStore
 from .reading import ReadStore
 from .runs import RunStore
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueShare:
-    """A queue a worker serves and how many of its jobs it has room for now."""
-
-    queue: str
-    room: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
-    """What a worker can start now. `names` are the job types it knows; other names are left ready.
-
-    `room` bounds the claim as a whole, each share bounds its queue. Without `alone_ok`, jobs that must run alone in
-    their worker (`ClaimedJob.must_run_alone`) are left ready.
-    """
-
-    worker_id: WorkerId
-    shares: tuple[QueueShare, ...]
-    names: frozenset[str]
-    room: int
-    alone_ok: bool = True
+__all__ = ["NEWS", "ClaimRequest", "HeartbeatStore", "JobDriver", "PurgeQuery", "QueueShare", "Wake"]
 
 
 class Wake(StrEnum):
@@ -101,7 +81,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(ActionStore, FleetStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol):
+class JobDriver(ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol):
     """A store of jobs, and of the workers that run them."""
 
     @property

@@ -42,12 +42,13 @@ from .capabilities import Capabilities
 from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from .purging import BATCH, NO_REST
 from .reading import ListQuery
+from .refused_limits import RefusedLimits
 from .runs import Swept
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 
 
-class RefusedDriver:
+class RefusedDriver(RefusedLimits):
     """A `JobDriver` for a store that is not built: it knows its name and refuses everything else."""
 
     def __init__(self, scheme: str) -> None:

@@ -8,7 +8,7 @@ from .context import JobContext
 from .describe import describe, describe_jobs
 from .exits import RetryAfter, Snooze, Terminal
 from .handle import JobHandle, job
-from .planned import Limit, Rate
+from .limits import Limit, Rate
 from .purge import purge
 from .registry import Registry
 from .results import EnqueuedJob, JobRef

@@ -15,7 +15,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from ..domain.errors import Forbidden, JobUnknown, PayloadInvalid
-from ..domain.job import DEFAULT_TENANT, JobId, NewJob
+from ..domain.job import DEFAULT_TENANT, JobId, LimitKey, NewJob
 from ..domain.json_text import DEFAULT, JsonLimits, decode, fingerprint
 from ..domain.text import is_printable, printable_key
 from .jobtype import JobType
@@ -46,8 +46,8 @@ class Admission:
             RequestInvalid: a field is of another type or out of bounds (detail `pointer`).
             JsonInvalid: the payload is not JSON that can be kept.
             PayloadTooLarge: the payload is over its limit.
-            PayloadInvalid: the payload does not fit the job type, or lacks what key or tenant are made from.
-            JobUnknown: the request names another type, or key or tenant need code that is not loaded here.
+            PayloadInvalid: the payload does not fit the job type, or lacks what key, tenant or limits are made from.
+            JobUnknown: the request names another type, or key, tenant or limits need code that is not loaded here.
             Forbidden: the payload belongs to another tenant than the caller.
         """
         if request.name != job_type.name:
@@ -80,6 +80,7 @@ class Admission:
             traceparent=request.traceparent,
             tags=tuple(request.tags),
             meta=request.meta,
+            limits=_limits(job_type, request, payload) if job_type.limit_rules else (),
         )
 
 
@@ -116,6 +117,24 @@ def _tenant(job_type: JobType, request: EnqueueRequest, payload: object) -> str:
             fix="send a payload of the caller's own tenant, or use a key of the other one",
         )
     return tenant
+
+
+def _limits(job_type: JobType, request: EnqueueRequest, payload: object) -> tuple[LimitKey, ...]:
+    """Make the keys of the limits; never enqueue without one that cannot be made. One without a key counts all jobs."""
+    made: list[LimitKey] = []
+    for name, rule in job_type.limit_rules:
+        if rule is None:
+            made.append(LimitKey(name, ""))
+            continue
+        key = job_type.evaluate(rule, request.payload_text, payload, f"key of limit {name}")
+        wrong = printable_key(key)
+        if wrong is not None:
+            raise PayloadInvalid(
+                f"the key of limit {name} of {job_type.name} made from this payload cannot be used: {wrong}",
+                fix="send values that make 1 to 255 printable characters",
+            )
+        made.append(LimitKey(name, key))
+    return tuple(made)
 
 
 def _or(asked: ValueT | None, declared: ValueT) -> ValueT:

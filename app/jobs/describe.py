@@ -13,6 +13,7 @@ from typing import Protocol
 from ..domain.retry import RetryPolicy
 from ..domain.snapshot import JobTypeDoc
 from .declared_schema import payload_schema
+from .limits import Rate
 from .policy import JobPolicy, Rule
 from .signature import BodySignature, title
 
@@ -121,7 +122,13 @@ def _policy(policy: JobPolicy) -> dict[str, object]:
         "step_timeout_ms": milliseconds(policy.step_timeout),
         "event_poll_ms": milliseconds(policy.event_poll),
         "retention_ms": milliseconds(policy.retention),
+        "limits": [{"name": limit.name, "n": limit.n, "key": _rule(limit.key)} for limit in policy.limits],
+        "rate": None if policy.rate is None else _rate(policy.rate),
     }
+
+
+def _rate(rate: Rate) -> dict[str, object]:
+    return {"n": rate.n, "per_ms": milliseconds(rate.per), "key": _rule(rate.key)}
 
 
 def _retry(retry: RetryPolicy) -> dict[str, object]:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from ..domain.errors import JobUnknown, PayloadInvalid, SettingsInvalid
 from ..domain.job import OnConflict
+from ..domain.limit import RATE
 from ..domain.snapshot import JobTypeDoc
 from ..domain.text import json_pointer
 from .describe import Declared, describe
@@ -37,6 +38,8 @@ class CallableRule:
 
 AdmissionRule: TypeAlias = Template | CallableRule
 
+_KEYS = ("idempotency_key", "tenant")
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobType:
@@ -54,6 +57,7 @@ class JobType:
     dedupe_for: timedelta | None
     key_rule: AdmissionRule | None
     tenant_rule: AdmissionRule | None
+    limit_rules: tuple[tuple[str, AdmissionRule | None], ...]
     payload_schema: Schema = field(repr=False)
     local_check: Callable[[str], None] | None = field(default=None, repr=False)
     handle: Declared | None = field(default=None, repr=False, compare=False)
@@ -84,8 +88,13 @@ class JobType:
         """
         signature, policy = handle.signature, handle.policy
 
+        declared: dict[str, Rule | None] = {which: getattr(policy, which) for which in _KEYS}
+        declared |= {_limit(limit.name): limit.key for limit in policy.limits}
+        if policy.rate is not None:
+            declared[_limit(RATE)] = policy.rate.key
+
         def rule(_content: Mapping[str, str], which: str) -> AdmissionRule:
-            return _loaded_rule(getattr(policy, which), signature)
+            return _loaded_rule(cast("Rule", declared[which]), signature)
 
         def check(text: str) -> None:
             parse_payload(handle.name, signature, text)
@@ -129,7 +138,7 @@ class JobType:
         Raises:
             SettingsInvalid: a field that the payload cannot have.
         """
-        for rule in (self.key_rule, self.tenant_rule):
+        for rule in (self.key_rule, self.tenant_rule, *(rule for _, rule in self.limit_rules)):
             if not isinstance(rule, Template):
                 continue
             for path in rule.paths:
@@ -187,7 +196,9 @@ def _job_type(
     local_check: Callable[[str], None] | None = None,
 ) -> JobType:
     policy = content["policy"]
-    rules = {which: policy[which] and rule(policy[which], which) for which in ("idempotency_key", "tenant")}
+    rules = {which: policy[which] and rule(policy[which], which) for which in _KEYS}
+    rate = policy.get("rate")  # a document of an earlier release has neither
+    limits = {limit["name"]: limit["key"] for limit in policy.get("limits", ())} | ({RATE: rate["key"]} if rate else {})
     return JobType(
         name=content["name"],
         queue=policy["queue"],
@@ -201,9 +212,15 @@ def _job_type(
         dedupe_for=_duration(policy["dedupe_for_ms"]),
         key_rule=rules["idempotency_key"],
         tenant_rule=rules["tenant"],
+        limit_rules=tuple((name, key and rule(key, _limit(name))) for name, key in limits.items()),
         payload_schema=content["payload_schema"],
         local_check=local_check,
     )
+
+
+def _limit(name: str) -> str:
+    """Name a limit's key among the rules of a type; no field of a policy has a space in its name."""
+    return f"limit {name}"
 
 
 def _duration(milliseconds: int | None) -> timedelta | None:

@@ -1,6 +1,6 @@
-"""Names of the authors' API that are declared and not built: each refuses where it is used.
+"""Options of the authors' API that are declared and not built: each refuses where it is used.
 
-Nothing here is accepted and dropped, so a job that relies on a limit cannot run without one.
+Nothing here is accepted and dropped, so a job that relies on one cannot run without it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,3 @@ def refuse(what: str, instead: str) -> NoReturn:
         NotImplementedYet: always.
     """
     raise NotImplementedYet(f"{what} is not part of this release", fix=instead)
-
-
-class Limit:
-    """At most `n` jobs of a type (and key) at once, fleet-wide. Not built."""
-
-    def __init__(self, n: int, *, key: str | None = None) -> None:
-        refuse(f"Limit({n}, key={key!r})", "leave limits= out and bound the queue's workers instead")
-
-
-class Rate:
-    """At most so many starts per time. Not built."""
-
-    def __init__(self, n: int, *, per: object, key: str | None = None) -> None:
-        refuse(f"Rate({n}, per={per!r}, key={key!r})", "leave rate= out and raise RetryAfter from the body instead")

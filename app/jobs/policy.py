@@ -24,6 +24,7 @@ from ..domain.job import (
 )
 from ..domain.retention import check_retention
 from ..domain.retry import RetryPolicy
+from .limits import Limit, Rate, refuse_limits
 from .planned import refuse
 from .template import parse_template
 
@@ -34,8 +35,6 @@ Rule: TypeAlias = str | Callable[[Any], str]
 _NAME = re.compile(NAME_PATTERN)
 _DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for", "step_timeout", "event_poll")
 _PLANNED = {
-    "limits": "leave limits= out and bound the queue's workers instead",
-    "rate": "leave rate= out and raise RetryAfter from the body instead",
     "redact": "leave redact= out and keep secrets out of payloads: send a reference to them",
 }
 _NOT_GIVEN: tuple[object, ...] = (None, (), [])  # by value: a zero was given, and is refused like any other
@@ -58,8 +57,8 @@ class PolicyOptions(TypedDict, total=False):
     abort: Abort
     step_timeout: timedelta | None
     event_poll: timedelta | None
-    limits: Sequence[object]
-    rate: object | None
+    limits: Sequence[Limit]
+    rate: Rate | None
     retention: timedelta | None
     redact: Sequence[str]
 
@@ -73,6 +72,7 @@ class JobPolicy:
     and never cancelled. `priority` is 0 to 9, lower first. `step_timeout` bounds one step's running time.
     `event_poll` is how often the store is searched for waiting runs that a wake-up missed: the least of a worker's job
     types counts, 30 s without any. `retention` is how long ended jobs of the type are kept, whatever they ended as.
+    `limits` bound how many run at once and `rate` how many begin, over the whole fleet.
     """
 
     queue: str = DEFAULT_QUEUE
@@ -89,8 +89,8 @@ class JobPolicy:
     abort: Abort = "cancel"
     step_timeout: timedelta | None = None
     event_poll: timedelta | None = None
-    limits: Sequence[object] = ()
-    rate: object | None = None
+    limits: Sequence[Limit] = ()
+    rate: Rate | None = None
     retention: timedelta | None = None
     redact: Sequence[str] = ()
 
@@ -99,6 +99,8 @@ class JobPolicy:
             if getattr(self, field) not in _NOT_GIVEN:
                 refuse(f"{field}=", instead)
         self._refuse_impossible()
+        refuse_limits(self.limits, self.rate, is_name)
+        object.__setattr__(self, "limits", tuple(self.limits))
         object.__setattr__(self, "terminal_on", tuple(self.terminal_on))
         for field in _DURATIONS:
             _refuse_duration(field, getattr(self, field))

@@ -103,6 +103,11 @@ class Registry:
         return {name: retention for name, retention in kept if retention is not None}
 
     @property
+    def has_limits(self) -> bool:
+        """Say whether any job type is under a limit or a rate."""
+        return any(handle.policy.limits or handle.policy.rate is not None for handle in self._by_name.values())
+
+    @property
     def event_poll(self) -> timedelta:
         """Give how often to search the store for waiting runs that a wake-up missed: the least that a type asks for."""
         asked = (handle.policy.event_poll for handle in self._by_name.values())

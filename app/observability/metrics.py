@@ -88,6 +88,9 @@ class StoreGauges(Collector):
         held = GaugeMetricFamily("outlast_jobs_held", "Jobs that an operator has to decide about.")
         held.add_metric([], float(stats.by_state.get(State.HELD, 0)))
         yield held
+        slots = GaugeMetricFamily("outlast_slots_held", "Slots of concurrency limits that are held.")
+        slots.add_metric([], float(stats.slots_held))
+        yield slots
 
 
 def _summed(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, ...], float]:

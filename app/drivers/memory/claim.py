@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from heapq import merge
 
@@ -11,7 +11,7 @@ from ...domain.errors import QueuesEmpty
 from ...domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
 from ..protocol import ClaimRequest
 from .rows import Ready, Running
-from .store import Store
+from .store import Place, Store
 
 
 def claim(store: Store, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
@@ -40,26 +40,33 @@ def claim_at(store: Store, request: ClaimRequest, now: datetime) -> tuple[Claime
     worker = store.workers.get(request.worker_id)
     if worker is None or not worker.is_alive(now):
         return ()
-    chosen = _chosen(store, request, worker.about.code_version, now)
-    return tuple(_open(store, job_id, request.worker_id, now) for job_id in chosen)
+    room = rooms_of(store, request, now)
+    chosen: list[JobId] = []
+    for job_id in startable(store, request, worker.about.code_version, now, store.queue):
+        queue = store.queue_of(job_id)
+        if len(chosen) < request.room and room[queue] > 0:
+            room[queue] -= 1
+            chosen.append(job_id)
+    return tuple(open_claim(store, job_id, request.worker_id, now) for job_id in chosen)
 
 
-def _chosen(store: Store, request: ClaimRequest, version: str, now: datetime) -> list[JobId]:
-    """Walk the named queues as one, by `(rank, seq)`, and take what there is room for.
+def rooms_of(store: Store, request: ClaimRequest, now: datetime) -> dict[str, int]:
+    """Give how many of each queue's jobs may start: what is asked for, at most what its places let."""
+    open_ones = (share for share in request.shares if is_open(store, share.queue, now))
+    return {share.queue: min(share.room, places(store, share.queue)) for share in open_ones}
+
+
+def startable(
+    store: Store, request: ClaimRequest, version: str, now: datetime, lane: Callable[[str], Iterable[Place]]
+) -> Iterator[JobId]:
+    """Walk the named queues' lanes as one, by `(rank, seq)`, and give what the worker may start, room apart.
 
     A job that was handed back is for workers of its version; its claim ends that, wherever it goes afterwards.
     """
-    open_ones = (share for share in request.shares if is_open(store, share.queue, now))
-    room = {share.queue: min(share.room, places(store, share.queue)) for share in open_ones}
-    chosen: list[JobId] = []
-    for job_id in _in_order(store, room):
-        if len(chosen) >= request.room:
-            break
-        job = store.envelopes[job_id].job
-        if room[job.queue] > 0 and fits(store, job_id, request.names, version, alone_ok=request.alone_ok):
-            room[job.queue] -= 1
-            chosen.append(job_id)
-    return chosen
+    queues = [queue for queue, room in rooms_of(store, request, now).items() if room > 0]
+    for _, _, job_id in list(merge(*(lane(queue) for queue in queues))):
+        if fits(store, job_id, request.names, version, alone_ok=request.alone_ok):
+            yield job_id
 
 
 def is_open(store: Store, queue: str, now: datetime) -> bool:
@@ -88,11 +95,8 @@ def _must_run_alone(store: Store, job_id: JobId) -> bool:
     return store.tokens[job_id].counters.crashes + 1 >= store.envelopes[job_id].job.max_crashes
 
 
-def _in_order(store: Store, queues: dict[str, int]) -> Iterator[JobId]:
-    return (job_id for _, _, job_id in merge(*(store.queue(name) for name in queues)))
-
-
-def _open(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> ClaimedJob:
+def open_claim(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> ClaimedJob:
+    """Open an attempt of a ready job, for a caller in a statement that has decided that it may start."""
     envelope = store.envelopes[job_id]
     job = envelope.job
     token = store.tokens[job_id]

@@ -54,6 +54,7 @@ from .actions import MemoryActions
 from .api_keys import MemoryKeys
 from .bulk import MemoryBulk
 from .clock import SystemClock
+from .limit_verbs import MemoryLimits
 from .outbox import MemoryOutbox
 from .purge import MemoryPurges
 from .queues import MemoryQueues
@@ -62,7 +63,7 @@ from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryActions, MemoryRuns, MemoryPurges, MemoryQueues):
+class MemoryDriver(MemoryActions, MemoryLimits, MemoryRuns, MemoryPurges, MemoryQueues):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.job import JobId
+from ...domain.limit import rules_of
 from ...domain.snapshot import JobTypeDoc, QueueView, Stats, WorkerView
 from ...domain.state import State
 from .audit import keep
@@ -23,7 +24,8 @@ def stats(store: Store) -> Stats:
     """Count jobs by state and queue; see `JobDriver.stats`."""
     with store.statement() as now:
         views = _queues(store, now)
-        return Stats(by_state={state: sum(view.depth[state] for view in views) for state in State}, queues=views)
+        by_state = {state: sum(view.depth[state] for view in views) for state in State}
+        return Stats(by_state=by_state, queues=views, slots_held=len(store.limits.slots))
 
 
 def queues(store: Store) -> tuple[QueueView, ...]:
@@ -48,6 +50,8 @@ def publish_job_types(store: Store, types: Sequence[JobTypeDoc]) -> None:
     """Show job types; the newest publication of a name stands. See `JobDriver.publish_job_types`."""
     with store.statement() as now:
         store.job_types.update({doc.name: replace(doc, published_at=now) for doc in types})
+        for doc in types:
+            store.limits.declare(doc.name, rules_of(doc.document))
 
 
 def job_types(store: Store) -> tuple[JobTypeDoc, ...]:
@@ -72,12 +76,13 @@ def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:
 def _oldest(store: Store, queue: str) -> datetime | None:
     """Give since when the oldest of a queue is ready: of each rank the first in line, which is the oldest there.
 
-    Behind it a job may be older that was given this priority later.
+    Behind it a job may be older that was given this priority later. Of those in the gate every one is looked at.
     """
     firsts: dict[int, JobId] = {}
     for rank, _, job_id in store.queue(queue):
         firsts.setdefault(rank, job_id)
-    tokens = (store.tokens[job_id] for job_id in firsts.values())
+    gated = [job_id for _, _, job_id in store.gate(queue)]
+    tokens = (store.tokens[job_id] for job_id in (*firsts.values(), *gated))
     return min((token.since for token in tokens if isinstance(token, Ready)), default=None)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from typing import TypeAlias
 from uuid import UUID
 
 from ...domain.audit import AuditView
@@ -28,6 +29,7 @@ from ...domain.state import State, is_legal
 from ..protocol import Wake
 from .bell import Bell
 from .bulk_rows import Operation
+from .limit_rows import Limits
 from .rows import (
     Drained,
     Envelope,
@@ -45,6 +47,9 @@ from .rows import (
     state_of,
 )
 from .run_rows import Runs
+
+# Where a ready job is in its queue: `(rank, seq, id)`.
+Place: TypeAlias = tuple[int, int, JobId]
 
 
 class Store:
@@ -69,7 +74,9 @@ class Store:
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
         self.bulk: dict[BulkId, Operation] = {}
-        self._lanes: defaultdict[str, list[tuple[int, int, JobId]]] = defaultdict(list)
+        self.limits = Limits()
+        self._lanes: defaultdict[str, list[Place]] = defaultdict(list)
+        self._gates: defaultdict[str, list[Place]] = defaultdict(list)
         self._lock = threading.Lock()
         self._now = clock.now()
         self._last_seq = 0
@@ -111,7 +118,7 @@ class Store:
             self._leave_queue(job_id, before)
         self.tokens[job_id] = token
         if isinstance(token, Ready):
-            insort(self._lanes[self.queue_of(job_id)], (token.rank, token.seq, job_id))
+            insort(self.lane_of(job_id), (token.rank, token.seq, job_id))
             self.bell.add(Wake.READY)
         if isinstance(before, Running) and self.queue_of(job_id) in self.concurrency:
             self.bell.add(Wake.READY)  # for those that wait for its place
@@ -130,7 +137,7 @@ class Store:
         self._leave_queue(job_id, ready)
         again = replace(ready, rank=rank, seq=self.next_seq())
         self.tokens[job_id] = again
-        insort(self._lanes[self.queue_of(job_id)], (again.rank, again.seq, job_id))
+        insort(self.lane_of(job_id), (again.rank, again.seq, job_id))
         self.bell.add(Wake.READY)
 
     def resume(self, job_id: JobId, counters: Counters) -> None:
@@ -152,9 +159,17 @@ class Store:
 
     # --- looking
 
-    def queue(self, name: str) -> Sequence[tuple[int, int, JobId]]:
-        """Give a queue's ready jobs in claim order, as `(rank, seq, id)`."""
+    def queue(self, name: str) -> Sequence[Place]:
+        """Give a queue's ready jobs in claim order, those that are limited left out."""
         return self._lanes.get(name, ())
+
+    def gate(self, name: str) -> Sequence[Place]:
+        """Give a queue's ready jobs that are limited, in claim order: no claim sees them."""
+        return self._gates.get(name, ())
+
+    def is_gated(self, job_id: JobId) -> bool:
+        """Say whether a job waits in the gate."""
+        return isinstance(self.tokens[job_id], Ready) and bool(self.envelopes[job_id].job.limits)
 
     def queue_of(self, job_id: JobId) -> str:
         """Give the queue a job belongs to."""
@@ -224,8 +239,13 @@ class Store:
         return WorkerId(self._last_worker)
 
     def _leave_queue(self, job_id: JobId, token: Ready) -> None:
-        lanes = self._lanes[self.queue_of(job_id)]
-        del lanes[bisect_left(lanes, (token.rank, token.seq, job_id))]
+        lane = self.lane_of(job_id)
+        del lane[bisect_left(lane, (token.rank, token.seq, job_id))]
+        self.limits.parked.pop(job_id, None)
+
+    def lane_of(self, job_id: JobId) -> list[Place]:
+        """Give the order in which a job waits, or would: of its queue, or of those in the gate."""
+        return (self._gates if self.envelopes[job_id].job.limits else self._lanes)[self.queue_of(job_id)]
 
     def free_key(self, job_id: JobId, now: datetime) -> None:
         """Give back the key of a job that ends, unless its window lasts."""

@@ -11,7 +11,7 @@ from ...domain.outcome import ErrorInfo, OutcomeKind
 from ...domain.snapshot import ClaimView, JobView
 from ...domain.state import State
 from .attempts import newest
-from .rows import Dormant, Envelope, Finished, HeldBack, Running, Token, Wait, Waiting, state_of
+from .rows import Dormant, Envelope, Finished, HeldBack, Ready, Running, Token, Wait, Waiting, state_of
 from .store import Store
 
 
@@ -76,8 +76,8 @@ def _with_token(store: Store, shown: JobView, token: Token, now: datetime) -> Jo
             return replace(shown, state_reason=held_for)
         case Finished():
             return _with_end(shown, token)
-        case _:
-            return shown
+        case Ready():
+            return replace(shown, state_reason=store.limits.parked.get(shown.id))
 
 
 def _with_end(shown: JobView, token: Finished) -> JobView:

@@ -7,8 +7,10 @@ verbs that act or read by id.
 
 from __future__ import annotations
 
+from ...domain.job import LANE_NEW
 from ...domain.state import State
 from ...domain.step import StepKind
+from .tables_limits import LIMITED
 
 # Codes of `finished.state`.
 DONE = 0
@@ -23,6 +25,9 @@ CODE_OF = {State.DONE: DONE, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
 
 # The rank of an envelope's first token: its priority, lane new.
 FIRST_RANK = "e.priority * 2 + 1"
+
+# The rank of a token of an envelope `e` that begins anew, with the mark by which `ready` knows those for the gate.
+NEW_RANK = f"e.priority * 2 + {LANE_NEW} + case when e.limit_names is not null then {LIMITED} else 0 end"
 
 READY_CTID = f"""
   select r.ctid from outlast.ready r
@@ -43,6 +48,9 @@ _READY = f"""
 TOKEN = f"""
   {_READY} where t.queue = e.queue and t.rank = {FIRST_RANK} and t.seq = e.seq and t.job_id = e.id
   union all {_READY} where t.job_id = e.id and t.moved
+  union all
+  select 'ready', {_COUNTERS}, null, t.why, null, null, null, null, false
+  from outlast.gate t where t.job_id = e.id
   union all
   select 'delayed', {_COUNTERS}, t.due_at,
     (array['scheduled', 'retry', 'snooze', 'interrupted'])[t.reason + 1], null, null, null, null, false

@@ -45,6 +45,9 @@ rdy_rows as materialized (
   select x.* from whole e cross join lateral (
     select t.job_id, t.ctid from outlast.ready t where t.job_id = e.id and t.moved
       and e.state = '{State.READY}' and (select count(*) from sus_rows) >= 0 for update skip locked) x),
+gat_rows as materialized (
+  select t.job_id from outlast.gate t
+  where t.job_id = any(array(select id from whole where state = '{State.READY}')) for update skip locked),
 wai_rows as materialized (
   select t.job_id from outlast.waiting t
   where t.job_id = any(array(select id from whole where state = '{State.DELAYED}')) for update skip locked),
@@ -62,6 +65,7 @@ run as (
 sus as (
   delete from outlast.suspended where job_id = any(array(select job_id from sus_rows)) returning {_COUNTERS}),
 rdy as (delete from outlast.ready where ctid = any(array(select ctid from rdy_rows)) returning {_COUNTERS}),
+gat as (delete from outlast.gate where job_id = any(array(select job_id from gat_rows)) returning {_COUNTERS}),
 wai as (delete from outlast.waiting where job_id = any(array(select job_id from wai_rows)) returning {_COUNTERS}),
 hld as (delete from outlast.held where job_id = any(array(select job_id from hld_rows)) returning {_COUNTERS}),
 closed as materialized (
@@ -69,6 +73,7 @@ closed as materialized (
 gone as materialized (
   select * from closed
   union all select {_COUNTERS}, null, null, null from rdy
+  union all select {_COUNTERS}, null, null, null from gat
   union all select {_COUNTERS}, null, null, null from wai
   union all select {_COUNTERS}, null, null, null from sus
   union all select {_COUNTERS}, null, null, null from hld),
@@ -107,4 +112,4 @@ one as materialized (
 {_ROWS.strip()}
 select f.tenant, f.queue, f.name, f.state from whole f where f.id = any(array(
   select job_id from run_rows union all select job_id from sus_rows union all select job_id from rdy_rows
-  union all select job_id from wai_rows union all select job_id from hld_rows))"""  # noqa: S608  fragments of our own
+  union all select job_id from gat_rows union all select job_id from wai_rows union all select job_id from hld_rows))"""  # noqa: S608  fragments of our own

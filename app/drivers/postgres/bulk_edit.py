@@ -12,9 +12,11 @@ from ...domain.step import StepKind
 from .buckets import FIRST_RANK
 from .bulk_acts import NONE_REFUSED, SLEEPS, UNFIT, acting
 from .resolve import KIND_CODES
+from .tables_limits import LIMITED
 
 _CARRIED = "job_id, name_id, attempt, claim_no, crashes, interrupts"
-_RANK = "$5::smallint * 2 + (t.rank & 1)"
+# The lane stays, and the mark of those that wait in the gate.
+_RANK = f"$5::smallint * 2 + (t.rank & {LIMITED + 1})"
 
 _ROWS = f"""
 rdy_rows as materialized (
@@ -26,6 +28,9 @@ rdy_rows as materialized (
   select x.* from fit e cross join lateral (
     select t.job_id, t.ctid from outlast.ready t where t.job_id = e.id and t.moved
       and e.state = '{State.READY}' for update skip locked) x),
+gat_rows as materialized (
+  select t.job_id from outlast.gate t
+  where t.job_id = any(array(select id from fit where state = '{State.READY}')) for update skip locked),
 wai_rows as materialized (
   select t.job_id from outlast.waiting t
   where t.job_id = any(array(select id from fit where state = '{State.DELAYED}')) for update skip locked)"""  # noqa: S608  words of our own
@@ -50,13 +55,12 @@ d as (
 {_ROWS.strip()},
 t as (delete from outlast.waiting where job_id = any(array(select job_id from wai_rows)) returning *),
 r as (
-  insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from t order by job_id
-  returning job_id),
+  insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from t order by job_id),
 o as (
   update outlast.job set run_at = outlast.clock()
-  where id = any(array(select job_id from r)) and run_at > outlast.clock()),
+  where id = any(array(select job_id from t)) and run_at > outlast.clock()),
 did as materialized (
-  select job_id, '{RunNowVerdict.MADE_READY}' as detail from r
+  select job_id, '{RunNowVerdict.MADE_READY}' as detail from t
   union all select job_id, '{RunNowVerdict.SLEEP_ENDED}' from sus_rows),
 refused as materialized (
   select f.id as job_id, 'JOB_STATE_CONFLICT' as code, f.state as detail from fit f
@@ -65,9 +69,15 @@ refused as materialized (
 
 _RESCHEDULE_PART = f"""
 {_ROWS.strip()},
-to_wait as (
+from_ready as (
   delete from outlast.ready
-  where ctid = any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock() returning *),
+  where ctid = any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock()
+  returning queue, rank, {_CARRIED}),
+from_gate as (
+  delete from outlast.gate
+  where job_id = any(array(select job_id from gat_rows)) and $5::timestamptz > outlast.clock()
+  returning queue, rank, {_CARRIED}),
+to_wait as materialized (select * from from_ready union all select * from from_gate),
 to_run as (
   delete from outlast.waiting
   where job_id = any(array(select job_id from wai_rows)) and $5::timestamptz <= outlast.clock() returning *),
@@ -78,12 +88,12 @@ wai as (
   insert into outlast.waiting(queue, rank, due_at, {_CARRIED}, reason)
   select queue, rank, $5::timestamptz, {_CARRIED}, 0 from to_wait returning job_id),
 rdy as (
-  insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from to_run order by job_id
-  returning job_id),
+  insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from to_run order by job_id),
 did as materialized (
   select job_id, null::text as detail from later union all select job_id, null from wai
-  union all select job_id, null from rdy
-  union all select job_id, null from rdy_rows where $5::timestamptz <= outlast.clock()),
+  union all select job_id, null from to_run
+  union all select job_id, null from rdy_rows where $5::timestamptz <= outlast.clock()
+  union all select job_id, null from gat_rows where $5::timestamptz <= outlast.clock()),
 o as (update outlast.job set run_at = $5::timestamptz where id = any(array(select job_id from did))),
 {NONE_REFUSED}
 """  # noqa: S608  same
@@ -107,11 +117,19 @@ rdy as (
   update outlast.ready t set rank = {_RANK}, seq = n.seq, moved = true,
     since = coalesce(t.since, (select j.created_at from outlast.job j where j.id = t.job_id))
   from n where t.ctid = n.ctid),
+m as materialized (
+  select o.job_id, nextval('outlast.token_seq') as seq from (
+    select t.job_id from outlast.gate t
+    where t.job_id = any(array(select job_id from gat_rows)) and t.rank <> {_RANK} order by t.rank, t.seq) o),
+gat as (
+  update outlast.gate t set rank = {_RANK}, seq = m.seq, parked = null, why = null
+  from m where t.job_id = m.job_id),
 wai as (update outlast.waiting t set rank = {_RANK} where t.job_id = any(array(select job_id from wai_rows))),
 sus as (update outlast.suspended t set rank = {_RANK} where t.job_id = any(array(select job_id from sus_rows))),
 hld as (update outlast.held t set rank = {_RANK} where t.job_id = any(array(select job_id from hld_rows))),
 did as materialized (
-  select job_id, null::text as detail from rdy_rows union all select job_id, null from wai_rows
+  select job_id, null::text as detail from rdy_rows union all select job_id, null from gat_rows
+  union all select job_id, null from wai_rows
   union all select job_id, null from sus_rows union all select job_id, null from hld_rows),
 o as (
   update outlast.job set priority = $5::smallint

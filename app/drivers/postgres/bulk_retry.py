@@ -6,8 +6,7 @@ finished row is deleted; of several jobs of a batch with one key the oldest take
 
 from __future__ import annotations
 
-from ...domain.job import LANE_NEW
-from .buckets import CANCELLED, DEAD
+from .buckets import CANCELLED, DEAD, NEW_RANK
 from .bulk_acts import NONE_REFUSED, acting
 from .retry import MINE
 
@@ -17,7 +16,8 @@ f as materialized (
   select f.job_id, f.claim_no, f.interrupts from outlast.finished f
   where f.job_id = any(array(select id from fit)) and f.state in ({DEAD}, {CANCELLED})
   order by f.job_id for update skip locked),
-g as materialized (select f.*, e.queue, e.priority, e.name_id, e.key_hash, e.fp from f join fit e on e.id = f.job_id),
+g as materialized (
+  select f.*, e.queue, {NEW_RANK} as rank, e.name_id, e.key_hash, e.fp from f join fit e on e.id = f.job_id),
 own as materialized (
   select distinct on (key_hash) job_id, key_hash, fp from g where key_hash is not null order by key_hash, job_id),
 k as (
@@ -32,13 +32,13 @@ d as (
   delete from outlast.finished x where x.job_id = any(array(select job_id from won)) returning x.job_id),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select g.queue, g.priority * 2 + {LANE_NEW}, g.job_id, g.name_id, 0, g.claim_no, 0, g.interrupts
-  from d join g on g.job_id = d.job_id order by g.job_id returning job_id),
+  select g.queue, g.rank, g.job_id, g.name_id, 0, g.claim_no, 0, g.interrupts
+  from d join g on g.job_id = d.job_id order by g.job_id),
 o as (
   update outlast.job set run_at = null, deadline_at = null
   where id = any(array(select job_id from d)) and (run_at is not null or deadline_at is not null)),
 x as (delete from outlast.expiry where job_id = any(array(select job_id from d))),
-did as materialized (select job_id, null::text as detail from r),
+did as materialized (select job_id, null::text as detail from d),
 refused as materialized (
   select g.job_id, 'JOB_DUPLICATE' as code, k.job_id::text as detail
   from g cross join lateral (
@@ -54,8 +54,8 @@ h as (delete from outlast.held where job_id = any(array(select job_id from h_row
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
   select h.queue, h.rank & -2, h.job_id, e.name_id, h.attempt, h.claim_no, h.crashes, h.interrupts
-  from h join fit e on e.id = h.job_id order by h.job_id returning job_id),
-did as materialized (select job_id, null::text as detail from r),
+  from h join fit e on e.id = h.job_id order by h.job_id),
+did as materialized (select job_id, null::text as detail from h),
 {NONE_REFUSED}
 """  # noqa: S608  same
 

@@ -48,6 +48,7 @@ run as (
 rdy as (
   delete from outlast.ready where ctid = any(array(select x.ctid from e cross join lateral ({READY_CTID}) x))
   returning {_COUNTERS}),
+gat as (delete from outlast.gate where job_id = (select id from e) returning {_COUNTERS}),
 wai as (delete from outlast.waiting where job_id = (select id from e) returning {_COUNTERS}),
 wts as materialized (
   select w.ctid, w.child_id, w.awaited from outlast.wait w
@@ -61,6 +62,7 @@ closed as materialized (
 gone as materialized (
   select * from closed
   union all select {_COUNTERS}, null, null, null from rdy
+  union all select {_COUNTERS}, null, null, null from gat
   union all select {_COUNTERS}, null, null, null from wai
   union all select {_COUNTERS}, null, null, null from sus
   union all select {_COUNTERS}, null, null, null from hld),

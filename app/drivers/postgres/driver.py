@@ -61,6 +61,7 @@ from .bulk import PostgresBulk
 from .database import Database
 from .enqueue_lane import EnqueueLanes
 from .examine import examine
+from .limit_verbs import LimitVerbs
 from .look_verbs import LookVerbs
 from .outbox import PostgresOutbox
 from .purge_verbs import PurgeVerbs
@@ -72,7 +73,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(ActionVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
+class PostgresDriver(ActionVerbs, LimitVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.

@@ -32,7 +32,11 @@ select (select w.due_at from outlast.waiting w
     as resume_in,
   exists (select from outlast.queue q where q.paused_until <= outlast.clock() and {_AFTER})
     as has_resumed,
-  {MUST_WORK_OFF} as must_bulk"""  # noqa: S608  fragments of our own
+  {MUST_WORK_OFF} as must_bulk,
+  exists (select from outlast.slot r where {ORPHANED}) as must_free,
+  exists (select from outlast.gate) as is_gated,
+  (select greatest(k.open_at - outlast.clock(), interval '0') from outlast.limit_key k
+    where k.open_at is not null order by k.open_at limit 1) as admit_in"""  # noqa: S608  fragments of our own
 
 
 async def due(db: Database) -> Due:
@@ -55,4 +59,7 @@ async def due(db: Database) -> Due:
         resume_in=row["resume_in"],
         has_resumed=row["has_resumed"],
         must_bulk=row["must_bulk"],
+        must_free=row["must_free"],
+        is_gated=row["is_gated"],
+        admit_in=row["admit_in"],
     )

@@ -17,7 +17,15 @@ from .enqueue_batch import Batch, HalfWonError, stored
 from .enqueue_columns import is_plain, plain_columns
 from .enqueue_lane import EnqueueLanes
 from .enqueue_limited import LimitedError, Rooms, limited_among
-from .enqueue_statements import ENQUEUE, ENQUEUE_COUNTED, ENQUEUE_PLAIN, KNOWN_IDS, REMEMBER_SOURCES
+from .enqueue_statements import (
+    COUNTED_UNDER_LIMITS,
+    ENQUEUE,
+    ENQUEUE_COUNTED,
+    ENQUEUE_PLAIN,
+    KNOWN_IDS,
+    REMEMBER_SOURCES,
+    UNDER_LIMITS,
+)
 from .names import name_ids
 from .notify import notify
 from .sqlstate import Taken
@@ -180,9 +188,9 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
         if rooms is not None and rooms.are_open:
             if not await rooms.fit(batch, columns):
                 continue
-            rooms.took(batch.read(await conn.fetch(db.in_schema(ENQUEUE_COUNTED), *columns)))
+            rooms.took(batch.read(await conn.fetch(db.in_schema(_counted(batch)), *columns)))
             continue
-        rows = await conn.fetch(db.in_schema(ENQUEUE), *columns)
+        rows = await conn.fetch(db.in_schema(UNDER_LIMITS if batch.has_limits else ENQUEUE), *columns)
         limited = rows[-1]["limited"] if rows else None
         if limited is None:
             batch.read(rows)
@@ -199,8 +207,12 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
 async def _send_all(db: Database, conn: Raw, batch: Batch) -> None:
     """Send likewise, whatever is in the queues."""
     while batch.is_pending:
-        batch.read(await conn.fetch(db.in_schema(ENQUEUE_COUNTED), *batch.columns()))
+        batch.read(await conn.fetch(db.in_schema(_counted(batch)), *batch.columns()))
     await _remember(db, conn, batch)
+
+
+def _counted(batch: Batch) -> str:
+    return COUNTED_UNDER_LIMITS if batch.has_limits else ENQUEUE_COUNTED
 
 
 async def _remember(db: Database, conn: Raw, batch: Batch) -> None:

@@ -13,7 +13,7 @@ from ...domain.errors import IdempotencyMismatch, JobDuplicate, OutlastError
 from ...domain.job import Enqueued, JobId, NewJob, RunId
 from ...domain.queue import queue_full
 from .database import Row
-from .enqueue_columns import Column, all_columns
+from .enqueue_columns import Column, all_columns, limit_columns
 from .rows import plain
 
 
@@ -35,6 +35,7 @@ class Batch:
         self._sent: list[int] = []
         self._answers: dict[int, Enqueued] = {}
         self._refusals: dict[int, OutlastError] = {}
+        self.has_limits = any(job.limits for job in jobs)
         self.has_ready = False
         self.has_delayed = False
 
@@ -57,7 +58,9 @@ class Batch:
                 self._sent.append(index)
             seen |= wanted
         jobs = [self._jobs[index] for index in self._sent]
-        return all_columns(jobs, self._names, places=self._sent, hashes=[self._hashes[index] for index in self._sent])
+        hashes = [self._hashes[index] for index in self._sent]
+        columns = all_columns(jobs, self._names, places=self._sent, hashes=hashes)
+        return [*columns, *limit_columns(jobs)] if self.has_limits else columns
 
     def queues(self) -> set[str]:
         """Give the queues of the pending jobs."""

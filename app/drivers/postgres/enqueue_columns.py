@@ -25,6 +25,7 @@ def is_plain(jobs: Sequence[NewJob]) -> bool:
             or job.run_at is not None
             or job.deadline is not None
             or job.max_queue_time is not None
+            or job.limits
         ):
             return False
     return True
@@ -66,6 +67,18 @@ def all_columns(
         _some([job.max_queue_time for job in jobs]),
         _some([job.deadline for job in jobs]),
         _some([job.source_id for job in jobs]),
+    ]
+
+
+# Where they stand among all columns.
+LIMIT_COLUMNS_AT = 24
+
+
+def limit_columns(jobs: Sequence[NewJob]) -> list[Column]:
+    """Give the names and the keys of limits, which only the statement for limited jobs takes, behind all others."""
+    return [
+        _some([_array(tuple(limit.limit for limit in job.limits)) if job.limits else None for job in jobs]),
+        _some([_array(tuple(limit.key for limit in job.limits)) if job.limits else None for job in jobs]),
     ]
 
 

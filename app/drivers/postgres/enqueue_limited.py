@@ -16,7 +16,7 @@ from ...domain.queue import COUNT_KEPT
 from .connect import LOCK_TIMEOUT
 from .database import Database, Raw
 from .enqueue_batch import Batch
-from .enqueue_columns import Column
+from .enqueue_columns import LIMIT_COLUMNS_AT, Column
 from .enqueue_statements import FIND_KNOWN, KNOWN_IDS
 from .limited import LOCK, Guarded, lock_keys
 
@@ -29,6 +29,7 @@ _ROOMS = f"""
 select q.name, q.max_depth, q.free_until > outlast.clock() and q.free is not null as is_kept,
   case when q.free_until > outlast.clock() and q.free is not null then q.free else greatest(q.max_depth - (
       (select count(*) from (select from outlast.ready r where r.queue = q.name limit q.max_depth) c)
+      + (select count(*) from (select from outlast.gate g where g.queue = q.name limit q.max_depth) c)
       + (select count(*) from (select from outlast.waiting w where w.queue = q.name limit q.max_depth) c)), 0)::int
     end as free,
   pg_relation_size('outlast.waiting') > {_LARGE_BYTES} as is_large
@@ -90,7 +91,7 @@ class Rooms:
         if not over:
             return True
         batch.repeated(await self._conn.fetch(self._db.in_schema(KNOWN_IDS), *batch.ids()))
-        batch.found(await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns))
+        batch.found(await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns[:LIMIT_COLUMNS_AT]))
         if batch.is_pending:
             batch.columns()
             for queue, indexes in self._over(batch).items():

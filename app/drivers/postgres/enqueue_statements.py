@@ -6,6 +6,8 @@ Columns and rows are `enqueue_columns`' and `enqueue_batch`'s to make and to rea
 
 from __future__ import annotations
 
+from .tables_limits import LIMITED
+
 # What every job has, $1 to $14. A column whose values are all one comes as that one value and a column of nulls as
 # nothing: `unnest` fills up with nulls. The sub-selects keep the lengths of the arrays from the planner, which would
 # plan anew for every short batch.
@@ -137,6 +139,38 @@ ENQUEUE_COUNTED = f"with {_WHOLE.strip().replace('{gate}', '')}"
 FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
     f"case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end", "null::bigint"
 ).replace(f"\n  where {{gate}}{_ID_FIRST}", "")
+
+# Where the statements for batches with limited jobs differ: two columns more, and the mark in the rank of their tokens,
+# by which `ready` knows them for the gate's.
+_WITH_LIMITS = {
+    "u.deadline, u.source_id,": "u.deadline, u.source_id, u.limit_names::text[] as limit_names,\n"
+    "      u.limit_keys::text[] as limit_keys, case when u.limit_names is not null then {mark} else 0 end as mark,",
+    "(select $24::uuid[]))": "(select $24::uuid[]), (select $25::text[]), (select $26::text[]))",
+    "deadline, source_id)) i": "deadline, source_id, limit_names, limit_keys)) i",
+    "fp, source_id, deadline_at)": "fp, source_id, limit_names, limit_keys, deadline_at)",
+    "then fp end, source_id, outlast.clock() + deadline": "then fp end, source_id, limit_names, limit_keys,\n"
+    "    outlast.clock() + deadline",
+    "queue, priority * 2 + 1, seq, id": "queue, priority * 2 + 1 + mark, seq, id",
+    "queue, priority * 2 + 1, name_id from a where seq is null": "queue, priority * 2 + 1 + mark, name_id from a where"
+    " seq is null",
+}
+
+
+def _under_limits(sql: str) -> str:
+    """Give the statement for batches with limited jobs.
+
+    Raises:
+        ValueError: a place that it is to differ in is not there, or there twice.
+    """
+    for place, instead in _WITH_LIMITS.items():
+        if sql.count(place) != 1:
+            raise ValueError(f"{place!r} stands {sql.count(place)} times in the statement")
+        sql = sql.replace(place, instead.replace("{mark}", str(LIMITED)))
+    return sql
+
+
+UNDER_LIMITS = _under_limits(ENQUEUE)
+COUNTED_UNDER_LIMITS = _under_limits(ENQUEUE_COUNTED)
 
 KNOWN_IDS = """
 select u.ord, j.run_id, l.expires_at from unnest($1::int[], $2::uuid[]) u(ord, id)

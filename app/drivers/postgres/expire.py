@@ -48,6 +48,9 @@ rdy_rows as materialized (
   union all
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.ready t where t.job_id = e.id and t.moved and {_FITS} for update skip locked) x),
+gat_rows as materialized (
+  select x.ctid from e cross join lateral (
+    select t.ctid from outlast.gate t where t.job_id = e.id and {_FITS} for update skip locked) x),
 wai_rows as materialized (
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.waiting t where t.job_id = e.id and {_FITS} for update skip locked) x),
@@ -60,6 +63,7 @@ sus_rows as materialized (
     where t.job_id = e.id and (e.deadline_at is null) is false
     for update skip locked) x),
 rdy as (delete from outlast.ready where ctid = any(array(select ctid from rdy_rows)) returning {_COUNTERS}),
+gat as (delete from outlast.gate where ctid = any(array(select ctid from gat_rows)) returning {_COUNTERS}),
 wai as (delete from outlast.waiting where ctid = any(array(select ctid from wai_rows)) returning {_COUNTERS}),
 hld as (delete from outlast.held where ctid = any(array(select ctid from hld_rows)) returning {_COUNTERS}),
 sus as (delete from outlast.suspended where ctid = any(array(select ctid from sus_rows)) returning {_COUNTERS}),
@@ -68,7 +72,8 @@ gone as materialized (
     case when not e.begun and (e.deadline_at <= e.start_by) is not true and e.start_by is not null
       then '{DeadReason.EXPIRED}' else '{DeadReason.DEADLINE}' end as reason
   from (
-    select * from rdy union all select * from wai union all select * from hld union all select * from sus) g
+    select * from rdy union all select * from gat union all select * from wai union all select * from hld
+    union all select * from sus) g
   join e on e.id = g.job_id),
 fin as (
   insert into outlast.finished({_COUNTERS}, state, reason) select {_COUNTERS}, {DEAD}, reason from gone),

@@ -1,6 +1,7 @@
 """`situation`: one job and all that decides about its claim, in one snapshot.
 
-Three statements in one transaction of one snapshot: the job, its place in its queue, the workers. Whether it can be
+Three statements in one transaction of one snapshot: the job, its place in its queue, the workers; and how its limits
+stand, where it waits for them. Whether it can be
 claimed is asked with the claim's own fragment. A reader's verb: counting what is before it is bounded, and stops at
 the connection's time limit like every statement.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...domain.job import JobId
+from ...domain.limit import LimitFacts
 from ...domain.reason import MOST_AHEAD, PauseView, PinView, Situation
 from ...domain.snapshot import JobView, WorkerView
 from .buckets import FIRST_RANK
@@ -17,10 +19,13 @@ from .claimable import fits, is_open
 from .database import Database, Raw, Row
 from .describe import describe_on
 from .queues import PAUSED
+from .slots_view import limits_on
 from .tenant_wall import enter
 from .workers import workers_on
 
-_READY = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes from outlast.ready r"
+_PLACED = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes, {is_gated} as is_gated from outlast.{table} r"
+_READY = _PLACED.format(table="ready", is_gated="false")
+_GATED = _PLACED.format(table="gate", is_gated="true")
 
 # A worker that serves queue, name and version knows the token's name, whichever it is, and can be one that is idle.
 # Where no token is ready there is no name to be known, and the answer is null.
@@ -30,14 +35,20 @@ select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, q.paused
   case when q.concurrency is not null then (
     select count(*) from outlast.running r where r.queue = q.name) end as in_queue,
   {is_open("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
-  (select count(*) from (
-    select from outlast.ready x
-    where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x) as ahead,
+  case when r.is_gated then (
+    select count(*) from (
+      select from outlast.gate x
+      where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x)
+  else (
+    select count(*) from (
+      select from outlast.ready x
+      where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x) end as ahead, r.is_gated,
   case when r.name_id <> e.name_id then p.name end as pinned_name, h.until_at
 from outlast.job e
 left join lateral (
   {_READY} where r.queue = e.queue and r.rank = {FIRST_RANK} and r.seq = e.seq and r.job_id = e.id
-  union all {_READY} where r.job_id = e.id and r.moved) r on true
+  union all {_READY} where r.job_id = e.id and r.moved
+  union all {_GATED} where r.job_id = e.id) r on true
 left join lateral (select p.name from outlast.job_name p where p.id = r.name_id offset 0) p on true
 left join lateral (select h.until_at from outlast.handed h where h.job_id = e.id offset 0) h on true
 left join lateral (select q.* from outlast.queue q where q.name = e.queue offset 0) q on true
@@ -57,16 +68,19 @@ async def situation(db: Database, job_id: JobId, *, tenant: str | None = None) -
             place = None if job is None else await conn.fetchrow(db.in_schema(_PLACE), job_id, MOST_AHEAD)
             if job is None or place is None:
                 return None
-            return _situation(job, place, await workers_on(db, conn))
+            limits = await limits_on(db, conn, job_id) if place["is_gated"] else None
+            facts = () if limits is None else limits.limits
+            return _situation(job, place, facts, await workers_on(db, conn))
 
     return await db.run(look)
 
 
-def _situation(job: JobView, place: Row, workers: tuple[WorkerView, ...]) -> Situation:
+def _situation(job: JobView, place: Row, limits: tuple[LimitFacts, ...], workers: tuple[WorkerView, ...]) -> Situation:
     return Situation(
         at=place["at"],
         job=replace(job, payload=None, result=None),
-        is_claimable=bool(place["is_claimable"]),
+        is_claimable=bool(place["is_claimable"]) and all(facts.is_free for facts in limits),
+        limits=limits,
         pause=_pause(place),
         concurrency=place["concurrency"],
         running=place["in_queue"] or 0,

@@ -12,10 +12,11 @@ import asyncpg
 
 from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound
-from ...domain.job import LANE_NEW, Enqueued, JobId, RunId
+from ...domain.job import Enqueued, JobId, RunId
 from ..protocol import Wake
 from .absent import not_found
 from .audit import keep
+from .buckets import NEW_RANK
 from .database import Database, Raw
 from .notify import notify
 from .resolve import IS_BEFORE, IS_KEPT
@@ -33,13 +34,14 @@ where j.id = $1 and ($2::text is null or j.tenant = $2)"""
 _FORK = f"""
 with j as (
   insert into outlast.job(id, name_id, queue, priority, tenant, payload, max_attempts, max_crashes, run_id, parent_id,
-    timeout_ms, enqueued_by, traceparent, tags, meta)
+    timeout_ms, enqueued_by, traceparent, tags, meta, limit_names, limit_keys)
   select $2, name_id, queue, priority, tenant, payload, max_attempts, max_crashes, $3, id, timeout_ms, enqueued_by,
-    traceparent, tags, meta
+    traceparent, tags, meta, limit_names, limit_keys
   from outlast.job where id = $1
-  on conflict do nothing returning id, name_id, queue, priority)
-insert into outlast.ready(queue, rank, job_id, name_id)
-select queue, priority * 2 + {LANE_NEW}, id, name_id from j returning job_id"""  # noqa: S608  a number of our own
+  on conflict do nothing returning id, name_id, queue, priority, limit_names),
+r as (
+  insert into outlast.ready(queue, rank, job_id, name_id) select e.queue, {NEW_RANK}, e.id, e.name_id from j e)
+select id from j"""  # noqa: S608  a number of our own
 
 _COPY = """
 insert into outlast.step(run_id, name, kind, branch, number, value, claim_no, code_version, started_at, ended_at,

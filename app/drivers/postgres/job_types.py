@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...domain.snapshot import JobTypeDoc
 from .database import Database
+from .limit_rules import declare
 from .names import name_ids
 from .pinned import pinned_name
 
@@ -29,6 +30,7 @@ async def publish_job_types(db: Database, types: Sequence[JobTypeDoc]) -> None:
     columns = ([d.name for d in docs], [d.code_version for d in docs], [d.document for d in docs])
     if docs:
         await db.run(lambda conn: conn.execute(db.in_schema(_PUBLISH), *columns))
+        await declare(db, list(docs))
         # What is handed back to this version is found by names of its own.
         await name_ids(db, (pinned_name(doc.name, doc.code_version) for doc in docs))
 

@@ -31,6 +31,7 @@ def _bucket(table: str, condition: str = "true") -> str:
 
 
 _READY = _bucket("ready")
+_GATED = _bucket("gate")
 _ENDED = _bucket("finished")
 _ENDED_BADLY = _bucket("finished", f"state <> {DONE}")
 _LIVE_BUCKETS = {
@@ -121,7 +122,7 @@ async def _candidates(db: Database, states: frozenset[State]) -> str | None:
         return _ENVELOPES
     parts = [sql for state, sql in _LIVE_BUCKETS.items() if state in states]
     if State.READY in states:
-        parts.append(_READY)
+        parts += [_READY, _GATED]
     if State.DONE in states:
         parts.append(_ENDED)
     elif states & TERMINAL:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from ...domain.job import JobId, NewJob
+from ...domain.job import JobId, LimitKey, NewJob
 from ...domain.outbox import (
     DEFERRAL_PART,
     LONGEST_DEFERRAL,
@@ -81,6 +81,7 @@ def staged_row(row: Row) -> StagedRow:
         traceparent=row["traceparent"],
         tags=() if tags is None else tuple(tags),
         meta=row["meta"],
+        limits=tuple(map(LimitKey, row.get("limit_names") or (), row.get("limit_keys") or ())),
     )
     return StagedRow(job=job, staged_at=row["staged_at"], is_stale=row["stale"])
 

@@ -7,7 +7,7 @@ notification there: one inside the caller's transaction would end group commit. 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
@@ -69,18 +69,29 @@ _TYPES: dict[str, TypeEngine[Any]] = {
     "tags": ARRAY(String()),
     "meta": String(),
 }
-_COLUMNS = [name for name in _TYPES if name != "delay"]
-_VALUES = [f":{name}" if name != "run_at" else "coalesce(:run_at, outlast.clock() + :delay)" for name in _COLUMNS]
-_STAGE = f"insert into outlast.outbox({', '.join(_COLUMNS)}) values ({', '.join(_VALUES)})"  # noqa: S608  our own names
+_LIMITS: dict[str, TypeEngine[Any]] = {"limit_names": ARRAY(String()), "limit_keys": ARRAY(String())}
 
 
-def stage_statement(schema: str) -> TextClause:
-    """Give the insert of one row, in a schema; any driver of SQLAlchemy's for PostgreSQL can send it."""
-    binds = [bindparam(name, type_=kind) for name, kind in _TYPES.items()]
-    return text(in_schema(_STAGE, schema)).bindparams(*binds)
+class Stage(NamedTuple):
+    """The inserts of one row in a schema, of a job and of a limited one; any driver for PostgreSQL can send them."""
+
+    usual: TextClause
+    limited: TextClause
 
 
-async def stage(statement: TextClause, transaction: Transaction, jobs: Sequence[NewJob], on_commit: OnCommit) -> None:
+def stage_statement(schema: str) -> Stage:
+    """Give the statements for a schema."""
+    return Stage(_statement(schema, _TYPES), _statement(schema, _TYPES | _LIMITS))
+
+
+def _statement(schema: str, types: dict[str, TypeEngine[Any]]) -> TextClause:
+    columns = [name for name in types if name != "delay"]
+    values = [f":{name}" if name != "run_at" else "coalesce(:run_at, outlast.clock() + :delay)" for name in columns]
+    sql = f"insert into outlast.outbox({', '.join(columns)}) values ({', '.join(values)})"  # noqa: S608  our own names
+    return text(in_schema(sql, schema)).bindparams(*(bindparam(name, type_=kind) for name, kind in types.items()))
+
+
+async def stage(statement: Stage, transaction: Transaction, jobs: Sequence[NewJob], on_commit: OnCommit) -> None:
     """Stage jobs in a transaction of whatever kind.
 
     Raises:
@@ -100,7 +111,7 @@ async def stage(statement: TextClause, transaction: Transaction, jobs: Sequence[
         stage_now(statement, opened, jobs, on_commit)
 
 
-def stage_now(statement: TextClause, transaction: Transaction, jobs: Sequence[NewJob], on_commit: OnCommit) -> None:
+def stage_now(statement: Stage, transaction: Transaction, jobs: Sequence[NewJob], on_commit: OnCommit) -> None:
     """Stage jobs in a transaction of code that does not await. Raises what `stage` raises."""
     opened = _unwrapped(transaction)
     if not isinstance(opened, Session | Connection):
@@ -108,8 +119,10 @@ def stage_now(statement: TextClause, transaction: Transaction, jobs: Sequence[Ne
     try:
         connection = opened.connection() if isinstance(opened, Session) else opened
         _check(connection)
-        if jobs:
-            connection.execute(statement, [_row(job) for job in jobs])
+        if usual := [_row(job) for job in jobs if not job.limits]:
+            connection.execute(statement.usual, usual)
+        if limited := [_row(job) | _limits(job) for job in jobs if job.limits]:
+            connection.execute(statement.limited, limited)
     except (sa.InvalidRequestError, sa.UnboundExecutionError) as error:
         raise _no_transaction(opened, error) from error
     except (sa.SQLAlchemyError, OSError) as error:
@@ -166,6 +179,11 @@ def _row(job: NewJob) -> dict[str, object]:
         "tags": list(job.tags) or None,
         "meta": job.meta,
     }
+
+
+def _limits(job: NewJob) -> dict[str, object]:
+    names, keys = zip(*job.limits, strict=True)
+    return {"limit_names": list(names), "limit_keys": list(keys)}
 
 
 def _ring_after_commit(session: Session, on_commit: OnCommit) -> None:

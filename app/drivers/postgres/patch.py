@@ -21,14 +21,19 @@ from .buckets import READY_CTID
 from .database import Database, Raw
 from .held_still import Still, on_still
 from .notify import notify
+from .tables_limits import LIMITED
 
 _CARRIED = "job_id, name_id, attempt, claim_no, crashes, interrupts"
-_RANK = "coalesce($2::smallint * 2 + (t.rank & 1), t.rank)"
+# The lane stays, and the mark of those that wait in the gate.
+_RANK = f"coalesce($2::smallint * 2 + (t.rank & {LIMITED + 1}), t.rank)"
 _READY = f"""
 ctid = any(array(select x.ctid from outlast.job e cross join lateral ({READY_CTID}) x where e.id = $1))"""  # noqa: S608  same
 
 # The lock on the row has given the transaction its id before the number is drawn. A fresh token is as old as its job.
 _RERANK_READY = f"""
+with g as (
+  update outlast.gate t set rank = {_RANK}, seq = nextval('outlast.token_seq'), parked = null, why = null
+  where t.job_id = $1)
 update outlast.ready t set rank = {_RANK}, seq = nextval('outlast.token_seq'), moved = true,
   since = coalesce(t.since, (select j.created_at from outlast.job j where j.id = $1))
 where {_READY}"""  # noqa: S608  same
@@ -36,7 +41,9 @@ _RERANK = "update outlast.{table} t set rank = {rank} where job_id = $1".replace
 _RESCHEDULE = f"update outlast.waiting t set rank = {_RANK}, due_at = $3 where job_id = $1"  # noqa: S608  same
 
 _TO_WAITING = f"""
-with t as (delete from outlast.ready t where {_READY} returning *)
+with r as (delete from outlast.ready t where {_READY} returning queue, rank, {_CARRIED}),
+g as (delete from outlast.gate where job_id = $1 returning queue, rank, {_CARRIED}),
+t as (select * from r union all select * from g)
 insert into outlast.waiting(queue, rank, due_at, {_CARRIED}, reason) select queue, {_RANK}, $3, {_CARRIED}, 0 from t"""  # noqa: S608  same
 _TO_READY = f"""
 with t as (delete from outlast.waiting where job_id = $1 returning *)

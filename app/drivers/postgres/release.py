@@ -30,10 +30,11 @@ _NAMED = f"""
 
 _BACK = """
 with locked as materialized (select r.job_id from outlast.running r where {which} order by r.job_id for update),
-gone as (delete from outlast.running r where r.job_id = any(array(select job_id from locked)) returning r.*)
-insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-select queue, rank & -2, job_id, {true_id}, attempt - 1, claim_no, crashes, interrupts
-from gone order by seq returning job_id
+gone as (delete from outlast.running r where r.job_id = any(array(select job_id from locked)) returning r.*),
+rdy as (
+  insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
+  select queue, rank & -2, job_id, {true_id}, attempt - 1, claim_no, crashes, interrupts from gone order by seq)
+select job_id from gone
 """
 _BACK = _BACK.replace("{true_id}", true_id("gone"))
 RELEASE = _BACK.replace("{which}", _NAMED)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from ...domain.audit import AuditEntry
 from ...domain.errors import JobDuplicate, JobStateConflict, OutlastError
-from ...domain.job import LANE_NEW, JobId
+from ...domain.job import JobId
 from ...domain.state import RETRYABLE, State
 from ...domain.step import RetryMode
 from ..protocol import Wake
 from .absent import not_found
 from .audit import audited
-from .buckets import CANCELLED, DEAD, TOKEN
+from .buckets import CANCELLED, DEAD, NEW_RANK, TOKEN
 from .cancel import no_token
 from .database import Database, Raw, Row
 from .notify import notify
@@ -34,7 +34,7 @@ with f as materialized (
   where f.job_id = (select j.id from outlast.job j where j.id = $1 and ($2::text is null or j.tenant = $2))
     and f.state in ({DEAD}, {CANCELLED}) for update),
 e as materialized (
-  select j.id, j.queue, j.priority, j.name_id, j.key_hash, j.fp from outlast.job j
+  select j.id, j.queue, j.priority, j.name_id, j.key_hash, j.fp, j.limit_names from outlast.job j
   where j.id = any(array(select job_id from f))),
 k as (
   insert into outlast.live_key as k (hash, job_id, fp)
@@ -49,13 +49,13 @@ d as (
   returning x.job_id, x.claim_no, x.interrupts),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select e.queue, e.priority * 2 + {LANE_NEW}, d.job_id, e.name_id, 0, d.claim_no, 0, d.interrupts
-  from d join e on e.id = d.job_id returning job_id),
+  select e.queue, {NEW_RANK}, d.job_id, e.name_id, 0, d.claim_no, 0, d.interrupts
+  from d join e on e.id = d.job_id),
 o as (
   update outlast.job set run_at = null, deadline_at = null
   where id = any(array(select job_id from d)) and (run_at is not null or deadline_at is not null)),
 x as (delete from outlast.expiry where job_id = any(array(select job_id from d)))
-select job_id from r"""  # noqa: S608  fragments of our own
+select job_id from d"""  # noqa: S608  fragments of our own
 
 _WHY_NOT = f"""
 select t.state, k.job_id as holder

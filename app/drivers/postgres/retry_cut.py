@@ -11,9 +11,9 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from ...domain.audit import AuditEntry
-from ...domain.job import LANE_NEW, JobId
+from ...domain.job import JobId
 from .audit import keep
-from .buckets import CANCELLED, DEAD
+from .buckets import CANCELLED, DEAD, NEW_RANK
 from .cancel import Before, cancel_children, tell_of_children
 from .database import Database, Raw, Row
 from .fork import no_step
@@ -27,13 +27,13 @@ with h as (
   returning job_id, claim_no, interrupts),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select e.queue, e.priority * 2 + {LANE_NEW}, h.job_id, e.name_id, 0, h.claim_no, 0, h.interrupts
-  from h join outlast.job e on e.id = h.job_id returning job_id),
+  select e.queue, {NEW_RANK}, h.job_id, e.name_id, 0, h.claim_no, 0, h.interrupts
+  from h join outlast.job e on e.id = h.job_id),
 o as (
   update outlast.job set run_at = null, deadline_at = null
   where id = any(array(select job_id from h)) and (run_at is not null or deadline_at is not null)),
 x as (delete from outlast.expiry where job_id = any(array(select job_id from h)))
-select job_id from r"""  # noqa: S608  same
+select job_id from h"""  # noqa: S608  same
 
 # Locked, so that nobody else gives the job another life while its run is cut back.
 _STOPPED = f"""

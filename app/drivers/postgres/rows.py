@@ -56,6 +56,7 @@ def claimed_job(row: Sequence[Any], *, name_of: Mapping[int, str], worker_id: Wo
             () if tags is None else tuple(tags),
             meta,
             False,
+            False,
         ),
     )
 

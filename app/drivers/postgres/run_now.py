@@ -33,7 +33,7 @@ with e as materialized (
 t as (delete from outlast.waiting where job_id = (select id from e) returning *),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts from t returning job_id),
+  select queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts from t),
 o as (
   update outlast.job set run_at = outlast.clock()
   where id = any(array(select job_id from t)) and run_at > outlast.clock()),
@@ -45,7 +45,7 @@ w as materialized (
 d as (
   update outlast.wait w set due_at = least(w.due_at, outlast.clock())
   where w.job_id = (select id from e) and w.name = any(array(select name from w)) returning w.name)
-select (select count(*) from r) as moved, (select count(*) from d) as ended, t.state,
+select (select count(*) from t) as moved, (select count(*) from d) as ended, t.state,
   exists (select from outlast.wait w where w.job_id = e.id and w.kind = {KIND_CODES[StepKind.SLEEP]}) as sleeps
 from e left join lateral ({TOKEN}) t on true"""  # noqa: S608  fragments of our own
 

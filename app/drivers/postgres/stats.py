@@ -28,6 +28,10 @@ oldest as (
     where t.queue = r.queue and t.rank = r.rank and t.seq = r.first offset 0) t
   cross join lateral (select j.created_at from outlast.job j where j.id = t.job_id offset 0) j
   group by r.queue),
+gated as materialized (select queue, count(*) as n, min(since) as since from outlast.gate group by queue),
+waits as (
+  select queue, min(since) as since from (
+    select queue, since from oldest union all select queue, since from gated) o group by queue),
 ended as (
   (select job_id, state from outlast.finished where state = {DONE} order by job_id desc limit $1)
   union all
@@ -36,7 +40,8 @@ ended as (
   (select job_id, state from outlast.finished where state = {CANCELLED} and state <> {DONE}
    order by job_id desc limit $1)),
 counts as (
-  select queue, 'ready' as state, sum(n)::bigint as n from ranks group by queue
+  select queue, 'ready' as state, sum(n)::bigint as n from (
+    select queue, n from ranks union all select queue, n from gated) r group by queue
   union all select queue, 'delayed', count(*) from outlast.waiting group by queue
   union all select queue, 'running', count(*) from outlast.running group by queue
   union all select queue, 'suspended', count(*) from outlast.suspended group by queue
@@ -53,14 +58,18 @@ from counts c full join (
   left join lateral (
     select q.paused_at, q.paused_by, q.pause_reason, q.paused_until where {PAUSED}) p on true
   where p.paused_at is not null or q.concurrency is not null or q.max_depth is not null) q on q.name = c.queue
-left join oldest o on o.queue = c.queue"""  # noqa: S608
+left join waits o on o.queue = c.queue"""  # noqa: S608
+
+
+_SLOTS_HELD = "select count(*) from outlast.slot"
 
 
 async def stats(db: Database) -> Stats:
-    """Count jobs by state and queue, each in exactly one bucket."""
+    """Count jobs by state and queue, each in exactly one bucket; and, a moment later, the slots that are held."""
     counted = await queues(db)
     by_state = {state: sum(queue.depth[state] for queue in counted) for state in State}
-    return Stats(by_state=by_state, queues=counted)
+    held = await db.run(lambda conn: conn.fetchval(db.in_schema(_SLOTS_HELD)))
+    return Stats(by_state=by_state, queues=counted, slots_held=held)
 
 
 async def queues(db: Database) -> tuple[QueueView, ...]:

@@ -29,13 +29,14 @@ from .table_columns import INSTANT, needed, optional, token
 from .tables_audit import add_audit
 from .tables_bulk import add_bulk
 from .tables_keys import add_keys
+from .tables_limits import add_limits
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
 
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0014"
+REQUIRED_REVISION = "0015"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -53,6 +54,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     add_audit(meta)
     add_bulk(meta)
     add_keys(meta)
+    add_limits(meta)
     return meta
 
 
@@ -108,7 +110,7 @@ def _jobs(meta: MetaData) -> None:
         *needed(max_attempts=SmallInteger, max_crashes=SmallInteger, created_at=INSTANT),
         *optional(run_at=INSTANT, run_id=Uuid, key=Text, key_hash=Uuid, fp=BigInteger, source_id=Uuid, parent_id=Uuid),
         *optional(deadline_at=INSTANT, timeout_ms=BigInteger, enqueued_by=Text, traceparent=Text),
-        *optional(tags=ARRAY(Text), meta=Text),
+        *optional(tags=ARRAY(Text), meta=Text, limit_names=ARRAY(Text), limit_keys=ARRAY(Text)),
         Index("job_parent", "parent_id", "id", postgresql_where=text("parent_id is not null")),
     )
 
@@ -215,6 +217,7 @@ def _outbox(meta: MetaData) -> None:
         *optional(key=Text, dedupe_for=Interval, run_at=INSTANT, max_queue_time=Interval, deadline=Interval),
         *optional(timeout_ms=BigInteger, parent_id=Uuid, enqueued_by=Text, traceparent=Text),
         *optional(tags=ARRAY(Text), meta=Text, refused_at=INSTANT, refused_code=Text, refused_why=Text),
+        *optional(limit_names=ARRAY(Text), limit_keys=ARRAY(Text)),
         Index("outbox_staged", "staged_at", postgresql_where=text("state = 0")),
         Index("outbox_claimed", "lease_until", postgresql_where=text("state = 1")),
         Index("outbox_quarantined", "refused_at", postgresql_where=text("state = 2")),

@@ -28,11 +28,14 @@ from .waits import tell_parents
 _LOOKS = 100
 
 # Of a handed row `h`: its token is ready and has nobody to wait for, or was claimed since; or the row is left over.
-_PLACE_OF = """
+_KEPT = "name_id <> (select j.name_id from outlast.job j where j.id = h.job_id)"
+_PLACE_OF = f"""
 left join lateral (
-  select r.ctid as place, r.claim_no as token_no from outlast.ready r where r.job_id = h.job_id and r.moved
-    and r.name_id <> (select j.name_id from outlast.job j where j.id = h.job_id) offset 0) r
-  on true"""
+  select r.ctid as place, r.claim_no as token_no, false as is_gated from outlast.ready r
+  where r.job_id = h.job_id and r.moved and r.{_KEPT}
+  union all
+  select g.ctid, g.claim_no, true from outlast.gate g where g.job_id = h.job_id and g.{_KEPT} offset 0) r
+  on true"""  # noqa: S608  fragments of our own
 _IS_OVER = f"""(
     case when r.place is not null
       then h.until_at <= outlast.clock() or r.token_no > h.claim_no
@@ -59,12 +62,19 @@ from {_COMES.replace("{bound}", "")}"""  # noqa: S608  same
 
 _RELEASE_DUE = f"""
 with over as materialized (
-  select h.job_id, h.version, h.claim_no, h.reason, h.or_dead, r.place from outlast.handed h {_PLACE_OF}
+  select h.job_id, h.version, h.claim_no, h.reason, h.or_dead, r.place, r.is_gated from outlast.handed h {_PLACE_OF}
   where {_IS_OVER} order by h.job_id limit $1 for update of h skip locked),
 own as materialized (
   select r.ctid from outlast.ready r
-  where r.ctid = any(array(select place from over)) for update skip locked),
-t as (delete from outlast.ready where ctid = any(array(select ctid from own)) returning *),
+  where r.ctid = any(array(select place from over where not is_gated)) for update skip locked),
+own_gated as materialized (
+  select r.ctid from outlast.gate r
+  where r.ctid = any(array(select place from over where is_gated)) for update skip locked),
+u as (delete from outlast.ready where ctid = any(array(select ctid from own)) returning *),
+v as (delete from outlast.gate where ctid = any(array(select ctid from own_gated)) returning *),
+t as materialized (
+  select job_id, queue, rank, name_id, attempt, claim_no, crashes, interrupts from u
+  union all select job_id, queue, rank, name_id, attempt, claim_no, crashes, interrupts from v),
 g as materialized (
   select t.*, o.version, o.reason, coalesce(e.name_id, t.name_id) as true_id, e.key_hash,
     case when t.claim_no > o.claim_no then 'ready' when o.or_dead then 'dead' else 'held' end as way
@@ -116,8 +126,8 @@ h as (delete from outlast.held where job_id = (select id from e) returning *),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
   select h.queue, h.rank & -2, h.job_id, e.name_id, h.attempt, h.claim_no, h.crashes, h.interrupts
-  from h cross join e returning job_id)
-select (select count(*) from r) as released, t.state
+  from h cross join e)
+select (select count(*) from h) as released, t.state
 from e left join lateral ({TOKEN}) t on true"""  # noqa: S608  same
 
 

@@ -1,0 +1,237 @@
+"""`admit`: limited jobs leave the gate with their slots, whole or not at all.
+
+Owns the look (who comes next, in a claim's order), and the one transaction in which it is decided: the keys are locked
+in the order of their hashes, passing over those that somebody else has, and only then, in a new statement, it is
+counted what of them is held. So no key is ever over-held, and nobody waits here: unlimited jobs least of all, whose
+claims and settles touch none of these rows. What lacks a key is parked at it, and met again once that key is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from ...domain.errors import DriverUnavailable, QueuesEmpty
+from ...domain.job import ClaimedJob, LimitKey
+from ...domain.limit import Admitted, limit_hash
+from ..protocol import ClaimRequest
+from .claim import MAY_CLAIM
+from .claim_limited import PATIENCE
+from .claimable import PLACES
+from .database import Database, Raw, Row
+from .gate_decision import Candidate, Decision, Key
+from .limited import LOCK, LOCK_NOT_HAD, Guarded, lock_keys
+from .names import name_ids
+from .pinned import names_of, true_name
+from .queues import PAUSED
+from .rows import claimed_job
+from .run_locks import looking
+
+# How many are looked at in one turn, at least: most of them are parked once, and not looked at again.
+_LOOKED_AT = 64
+_TURNS = 8
+
+_FITS = """
+g.queue = q.queue and g.name_id = any($4::int[])
+    and ($6::boolean or g.crashes + 1 < coalesce(
+      (select j.max_crashes from outlast.job j where j.id = g.job_id), 32767))
+  order by g.rank, g.seq limit $5::int"""
+# Nothing is locked here: who decides about a job has its keys.
+LOOK = f"""
+with q as materialized (
+  select s.queue, l.places is not null as is_limited from unnest($2::text[], $3::int[]) s(queue, room)
+  left join lateral (
+    select {PAUSED} as is_paused, {PLACES} as places from outlast.queue q where q.name = s.queue offset 0) l on true
+  where s.room > 0 and {MAY_CLAIM.strip()} and l.is_paused is not true and (l.places > 0) is not false),
+c as materialized (
+  select x.* from q cross join lateral (
+    select g.job_id, g.queue, g.rank, g.seq, g.name_id from outlast.gate g
+    where g.parked is null and {_FITS.strip()}) x
+  union all
+  select x.* from (select k.hash from outlast.limit_key k where k.open_at <= outlast.clock() offset 0) k
+  cross join q cross join lateral (
+    select g.job_id, g.queue, g.rank, g.seq, g.name_id from outlast.gate g
+    where g.parked = k.hash and {_FITS.strip()}) x)
+select c.job_id, c.queue, c.name_id, j.limit_names, j.limit_keys,
+  (select q.is_limited from q where q.queue = c.queue) as is_limited
+from c cross join lateral (
+  select j.limit_names, j.limit_keys from outlast.job j where j.id = c.job_id offset 0) j
+order by c.rank, c.seq limit $5::int"""  # noqa: S608  fragments of our own
+
+# How many more jobs of these queues may run; a queue whose limit has gone meanwhile is not in it.
+COUNT_PLACES = f"""
+select q.name, {PLACES} as places from outlast.queue q where q.name = any($1::text[]) and q.concurrency is not null"""  # noqa: S608  same
+
+# Waits for no transaction but other inserts of the same key, each one statement.
+_NEW_KEYS = """
+insert into outlast.limit_key(hash, name, "limit", key)
+select u.* from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(hash, name, "limit", key)
+order by u.hash on conflict do nothing"""
+LOCK_KEYS = """
+select k.hash from outlast.limit_key k where k.hash = any($1::uuid[]) order by k.hash for update skip locked"""
+_KNOWN_KEYS = "select k.hash from outlast.limit_key k where k.hash = any($1::uuid[])"
+COUNT_KEYS = """
+select k.hash, k.tokens, k.filled_at, r.per, outlast.clock() as at,
+  case when r.declared is not null then coalesce(r.override, r.declared) end as n,
+  (select count(*) from outlast.slot s where s.hash = k.hash) as held
+from outlast.limit_key k
+left join lateral (
+  select r.declared, r.override, r.per from outlast.limit_rule r
+  where r.name = k.name and r.limit = k.limit offset 0) r on true
+where k.hash = any($1::uuid[])"""
+
+# A job that somebody else moves at this moment is passed over. Who is parked is asked by a scalar: `exists` may be
+# planned as a hash of the whole gate. Binds: `$2` admitted, `$3` and `$4` their slots; `$5`
+# to `$7` who is parked where and why; `$8` to `$11` what is left of the keys: tokens, since when, and from when on
+# there is room for those parked.
+ADMIT = f"""
+with t as (
+  delete from outlast.gate g where g.ctid = any(array(
+    select x.ctid from outlast.gate x where x.job_id = any($2::uuid[]) for update skip locked)) and {MAY_CLAIM.strip()}
+  returning g.queue, g.rank, g.seq, g.job_id, g.name_id, (g.attempt + 1)::smallint as attempt,
+    g.claim_no + 1 as claim_no, g.crashes, g.interrupts),
+run as (
+  insert into outlast.running(job_id, seq, worker, queue, rank, name_id, attempt, claim_no, crashes, interrupts)
+  select job_id, seq, $1, queue, rank, name_id, attempt, claim_no, crashes, interrupts from t),
+slt as (
+  insert into outlast.slot(hash, job_id, seq, worker, claim_no)
+  select u.hash, t.job_id, t.seq, $1, t.claim_no from t
+  cross join lateral (
+    select u.hash from unnest($3::uuid[], $4::uuid[]) u(job_id, hash) where u.job_id = t.job_id offset 0) u),
+prk as (
+  update outlast.gate g set parked = u.hash, why = u.why
+  from unnest($5::uuid[], $6::uuid[], $7::text[]) u(job_id, hash, why)
+  where g.job_id = u.job_id and g.job_id = any($5::uuid[]) and g.ctid = any(array(
+    select x.ctid from outlast.gate x where x.job_id = any($5::uuid[]) for update skip locked))),
+kys as (
+  update outlast.limit_key k set tokens = u.tokens, used_at = outlast.clock(),
+    filled_at = u.filled_at,
+    open_at = case when u.open_at is not null and (
+        u.hash = any($6::uuid[])
+        or (select true from outlast.gate g where g.parked = u.hash and g.job_id <> all($2::uuid[]) limit 1))
+      then u.open_at end
+  from unnest($8::uuid[], $9::float8[], $10::timestamptz[], $11::timestamptz[]) u(hash, tokens, filled_at, open_at)
+  where k.hash = u.hash and k.hash = any($8::uuid[]))
+select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
+  j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
+  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
+  outlast.clock() as at
+from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true"""  # noqa: S608  same
+_AT = 24
+
+
+async def admit(db: Database, request: ClaimRequest) -> Admitted:
+    """Take limited jobs whose limits let them start; committed when this returns.
+
+    Nothing for a worker whose lease has passed or that is closed. What it took and could not say is reconciled as a
+    claim is, and the slots with it.
+
+    Raises:
+        QueuesEmpty: the request names no queue.
+    """
+    if not request.shares:
+        raise QueuesEmpty("a claim named no queue", fix="name at least one queue, such as OUTLAST_QUEUES=default:10")
+    names = await name_ids(db, await names_of(db, request.worker_id, request.names))
+    name_of = {number: true_name(name) for name, number in names.items()}
+    rooms = {share.queue: share.room for share in request.shares}
+    jobs: list[ClaimedJob] = []
+    is_contended = is_more = False
+    next_in: timedelta | None = None
+    for _ in range(_TURNS):
+        room = request.room - len(jobs)
+        if room <= 0:
+            break
+        batch = max(room, _LOOKED_AT)
+        sent = (request.worker_id, list(rooms), list(rooms.values()), list(names.values()), batch, request.alone_ok)
+        rows = await db.run(lambda conn, sent=sent: conn.fetch(db.in_schema(LOOK), *sent))  # type: ignore[misc] # bound
+        found = [_candidate(row, name_of) for row in rows]
+        if not found:
+            is_more = False
+            break
+        limited = {one.queue for one in found if one.is_queue_limited}
+        decided, taken = await _decide(db, request, found, room, rooms)
+        jobs += [
+            claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=row[_AT])._replace(
+                has_slots=True, is_limited=row["queue"] in limited
+            )
+            for row in taken
+        ]
+        is_contended |= decided.is_contended
+        waits = [wait for wait in (next_in, decided.next_in()) if wait is not None]
+        next_in = min(waits) if waits else None
+        is_more = len(found) >= batch and bool(decided.admitted or decided.parked)
+        if not is_more:
+            break
+    is_full = is_more or len(jobs) >= request.room
+    return Admitted(jobs=tuple(jobs), is_contended=is_contended, is_full=is_full, next_in=next_in)
+
+
+def _candidate(row: Row, name_of: dict[int, str]) -> Candidate:
+    name = name_of[row["name_id"]]
+    limits = [LimitKey(*limit) for limit in zip(row["limit_names"] or (), row["limit_keys"] or (), strict=True)]
+    keys = {limit_hash(name, limit): limit for limit in limits}
+    return Candidate(row["job_id"], row["queue"], name, keys, row["is_limited"])
+
+
+async def _decide(
+    db: Database, request: ClaimRequest, found: Sequence[Candidate], room: int, rooms: dict[str, int]
+) -> tuple[Decision, list[Any]]:
+    """Decide about candidates in one transaction; `rooms` is what is left of each queue's afterwards."""
+    limits = {hash_: (one.name, limit) for one in found for hash_, limit in one.keys.items()}
+    limited = sorted({one.queue for one in found if one.is_queue_limited})
+
+    async def once(conn: Raw) -> tuple[Decision, list[Any], set[UUID]]:
+        async with looking(conn):
+            decision = Decision(room, rooms | await _places(db, conn, limited, rooms))
+            return decision, *await _decided(db, conn, request, found, decision)
+
+    try:
+        decision, taken, missing = await db.run(once)
+        if missing:
+            new = [(hash_, name, *limit) for hash_, (name, limit) in limits.items() if hash_ in missing]
+            columns = [list(column) for column in zip(*new, strict=True)]
+            await db.run(lambda conn: conn.execute(db.in_schema(_NEW_KEYS), *columns))
+            decision, taken, _ = await db.run(once)
+    except DriverUnavailable as error:
+        if error.details.get("sqlstate") != LOCK_NOT_HAD:
+            raise
+        decision, taken = Decision(room, rooms), []
+        decision.is_contended = True
+    place = {one.job_id: at for at, one in enumerate(found)}
+    taken.sort(key=lambda row: place[row["job_id"]])
+    for row in taken:
+        rooms[row["queue"]] -= 1
+    db.limited.began(row["seq"] for row in taken if row["queue"] in limited)
+    return decision, taken
+
+
+async def _places(db: Database, conn: Raw, limited: Sequence[str], rooms: dict[str, int]) -> dict[str, int]:
+    """Lock queues that let only so many of their jobs run, and give what there is room for: keys come after queues."""
+    if not limited:
+        return {}
+    keys = lock_keys(db.schema, Guarded.RUNNING, limited)
+    await conn.execute(db.in_schema(LOCK), keys, str(int(PATIENCE.total_seconds() * 1000)))
+    rows = await conn.fetch(db.in_schema(COUNT_PLACES), limited)
+    return {row["name"]: min(rooms[row["name"]], row["places"]) for row in rows}
+
+
+async def _decided(
+    db: Database, conn: Raw, request: ClaimRequest, found: Sequence[Candidate], decision: Decision
+) -> tuple[list[Any], set[UUID]]:
+    """Lock the keys, count what is held, decide and store it; gives what was taken, or the keys without a row."""
+    named = {hash_: limit for one in found for hash_, limit in one.keys.items()}
+    wanted = sorted(named)
+    locked = [row["hash"] for row in await conn.fetch(db.in_schema(LOCK_KEYS), wanted)]
+    if len(locked) < len(wanted):
+        known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
+        if missing := set(wanted) - {row["hash"] for row in known}:
+            return [], missing
+    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked)
+    keys = {row["hash"]: Key(row, named[row["hash"]]) for row in rows}
+    for candidate in found:
+        decision.about(candidate, keys)
+    if not decision.touched:
+        return [], set()
+    return await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds()), set()

@@ -1,0 +1,119 @@
+"""What a look into the gate comes to: who is admitted, who is parked where, and what is left of their keys.
+
+Pure: the keys are locked and counted by `gate`, which sends what is decided here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from ...domain.job import LimitKey
+from ...domain.limit import RATE, Bucket, LimitRule, reason_of
+from .database import Row
+
+
+class Candidate(NamedTuple):
+    """A job in the gate that may be next, and its keys by their hashes, in the order they were declared.
+
+    `is_queue_limited`: its queue lets only so many of its jobs run, which is counted under a lock.
+    """
+
+    job_id: UUID
+    queue: str
+    name: str
+    keys: dict[UUID, LimitKey]
+    is_queue_limited: bool
+
+
+class Key:
+    """One key while it is decided about: how many more may start, and what is left of a rate."""
+
+    def __init__(self, row: Row, limit: LimitKey) -> None:
+        self.limit = limit
+        self.at: datetime = row["at"]
+        self.bucket: Bucket | None = None
+        self.free: float = float("inf")
+        self.rule: LimitRule | None = None
+        if row["n"] is None:
+            return
+        self.rule = LimitRule(limit=limit.limit, n=row["n"], per=row["per"])
+        if row["per"] is None:
+            self.free = row["n"] - row["held"]
+            return
+        known = row["tokens"]
+        bucket = Bucket(float(row["n"]) if known is None else known, row["filled_at"] or self.at)
+        self.bucket = bucket.filled(self.rule, self.at)
+
+    @property
+    def has_room(self) -> bool:
+        """Say whether one more may start."""
+        return self.free > 0 if self.bucket is None else self.bucket.has_one
+
+    def take(self) -> None:
+        """Let one start."""
+        self.free -= 1
+        self.bucket = None if self.bucket is None else self.bucket.takes()
+
+    @property
+    def open_at(self) -> datetime | None:
+        """Give from when on it may have room; None: once somebody gives a slot back."""
+        if self.has_room:
+            return self.at
+        return None if self.bucket is None or self.rule is None else self.bucket.next_at(self.rule)
+
+
+class Decision:
+    """What one turn comes to."""
+
+    def __init__(self, room: int, rooms: dict[str, int]) -> None:
+        self._room = room
+        self._rooms = rooms
+        self.admitted: list[Candidate] = []
+        self.parked: list[tuple[Candidate, UUID, Key]] = []
+        self.touched: dict[UUID, Key] = {}
+        self.is_contended = False
+
+    def about(self, candidate: Candidate, keys: dict[UUID, Key]) -> None:
+        """Decide about the next in order: admitted, parked at the first key it lacks, or left where it is."""
+        if not candidate.keys.keys() <= keys.keys():
+            self.is_contended = True
+            return
+        lacking = next((hash_ for hash_ in candidate.keys if not keys[hash_].has_room), None)
+        if lacking is not None:
+            self.parked.append((candidate, lacking, keys[lacking]))
+        elif len(self.admitted) < self._room and self._rooms[candidate.queue] > 0:
+            self._rooms[candidate.queue] -= 1
+            self.admitted.append(candidate)
+            for hash_ in candidate.keys:
+                keys[hash_].take()
+        else:
+            return
+        self.touched.update((hash_, keys[hash_]) for hash_ in candidate.keys)
+
+    def binds(self) -> tuple[list[Any], ...]:
+        """Give the binds of `ADMIT` behind the worker."""
+        slots = [
+            (candidate.job_id, hash_)
+            for candidate in self.admitted
+            for hash_, limit in candidate.keys.items()
+            if limit.limit != RATE
+        ]
+        return (
+            [candidate.job_id for candidate in self.admitted],
+            [job_id for job_id, _ in slots],
+            [hash_ for _, hash_ in slots],
+            [candidate.job_id for candidate, _, _ in self.parked],
+            [hash_ for _, hash_, _ in self.parked],
+            [reason_of(key.limit).value for _, _, key in self.parked],
+            list(self.touched),
+            [None if key.bucket is None else key.bucket.tokens for key in self.touched.values()],
+            [None if key.bucket is None else key.bucket.at for key in self.touched.values()],
+            [key.open_at for key in self.touched.values()],
+        )
+
+    def next_in(self) -> timedelta | None:
+        """Give when a rate lets the next of those parked at it start."""
+        waits = [key.open_at - key.at for _, _, key in self.parked if key.open_at is not None]
+        return min(waits) if waits else None

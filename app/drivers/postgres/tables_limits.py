@@ -1,0 +1,60 @@
+"""The tables of limits as SQLAlchemy metadata. A part of `tables`, apart because jobs without limits touch none."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    Interval,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from .table_columns import INSTANT, needed, optional, token
+
+# The mark in the rank of a limited job's tokens; `ready` sends those that have it into the gate.
+LIMITED = 32
+
+
+def add_limits(meta: MetaData) -> None:
+    """Add the tables of limits."""
+    Table(
+        "gate",
+        meta,
+        Column("job_id", Uuid, primary_key=True),
+        *token(),
+        *needed(seq=BigInteger, since=INSTANT),
+        *optional(parked=Uuid, why=Text),
+        Index("gate_open", "queue", "rank", "seq", postgresql_where=text("parked is null")),
+        Index("gate_parked", "parked", "queue", "rank", "seq", postgresql_where=text("parked is not null")),
+    )
+    Table(
+        "limit_key",
+        meta,
+        Column("hash", Uuid, primary_key=True),
+        *needed(name=Text, limit=Text, key=Text, used_at=INSTANT),
+        *optional(tokens=Float(53), filled_at=INSTANT, open_at=INSTANT),
+        Index("limit_key_open", "open_at", postgresql_where=text("open_at is not null")),
+        Index("limit_key_used", "used_at"),
+    )
+    Table(
+        "slot",
+        meta,
+        *needed(hash=Uuid, job_id=Uuid, seq=BigInteger, worker=Integer, claim_no=Integer, taken_at=INSTANT),
+        PrimaryKeyConstraint("hash", "job_id", "seq"),
+        Index("slot_job", "job_id"),
+    )
+    Table(
+        "limit_rule",
+        meta,
+        *needed(name=Text, limit=Text),
+        *optional(declared=Integer, per=Interval, override=Integer, set_by=Text, set_at=INSTANT),
+        PrimaryKeyConstraint("name", "limit"),
+    )
