@@ -1,23 +1,27 @@
 """Finds work: claims what can start now, by a call of its own or along with a settle.
 
 Work is found by polling; a wake-up only makes the next look sooner. There is one claim at a time: the loop's, or the
-one that rides along while outcomes are stored. After a claim whose reply was lost, and once a lease in any case, what
-the store says this worker holds and it does not is handed back. What becomes of a claim is `intake`'s. One task of the
-worker runs `run`; it ends by the leaving event, never by being cancelled.
+one that rides along while outcomes are stored. Limited jobs come out of the gate, by a call of their own before the
+claim. After a claim whose reply was lost, and once a lease in any case, what the store says this worker holds and it
+does not is handed back. What becomes of a claim is `intake`'s. One task of the worker runs `run`; it ends by the
+leaving event, never by being cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
-from ..domain.job import ClaimedJob
+from ..domain.job import ClaimedJob, ClaimToken
 from ..drivers.protocol import ClaimRequest, JobDriver
 from ..jobs.registry import Registry
 from ..lifecycle.tasks import first_of, start_task
 from .alone import AloneTurn
 from .backoff import Backoff
+from .doubt import Doubt
+from .gate import GateWatch
 from .intake import Intake
 from .lease import Lease
 from .places import Places
@@ -25,9 +29,10 @@ from .ride import Ride
 from .roster import Roster
 from .run import Bench
 
+T = TypeVar("T")
+
 _LOOK_SECONDS = 0.25  # how often a state is looked at that may change without an event
 _MOST_ALONG = 500  # jobs of one claim that rides along: the outcomes beside it wait for its reply
-_RECONCILE_SOON = 1 / 6  # of a lease, after a call whose reply was lost; else once a lease
 
 
 class ClaimLoop:
@@ -45,6 +50,7 @@ class ClaimLoop:
         roster: Roster,
         lease: Callable[[], Lease],
         on_late: Callable[[Lease], None],
+        on_limited: Callable[[ClaimToken], None],
         leaving: asyncio.Event,
     ) -> None:
         self._driver = driver
@@ -66,6 +72,10 @@ class ClaimLoop:
             monotonic=bench.monotonic,
             roll=bench.roll,
         )
+        self.gate = GateWatch(
+            is_declared=registry.has_limits, monotonic=bench.monotonic, roll=bench.roll, on_news=self._news.set
+        )
+        self._doubt = Doubt(driver=driver, roster=roster, gate=self.gate, bench=bench, leaving=leaving)
         self._intake = Intake(
             driver=driver,
             registry=registry,
@@ -75,11 +85,10 @@ class ClaimLoop:
             turn=self._turn,
             leaving=leaving,
             on_late=on_late,
-            on_doubt=self._doubt,
+            on_limited=on_limited,
+            on_doubt=self._doubt.arise,
         )
         self._is_given_up = False
-        self._is_doubtful = False
-        self._reconcile_at = bench.monotonic() + bench.options.lease.total_seconds()
         self._may_be_more = True
         self._limited: set[str] = set()  # queues of which only so many jobs run: the end of one may let another begin
         self._is_listening = False
@@ -96,6 +105,7 @@ class ClaimLoop:
     def wake(self) -> None:
         """Look for work soon: something became ready, or the lease is new."""
         self._may_be_more = True
+        self.gate.woken()
         self._news.set()
 
     def listens(self, *, is_listening: bool) -> None:
@@ -114,7 +124,7 @@ class ClaimLoop:
             await self._step(self._lease())
         await self._intake.hand_back()
         await self._ride_over()
-        if self._is_doubtful:
+        if self._doubt.is_open:
             await self._reconcile(self._lease())
 
     async def _step(self, lease: Lease) -> None:
@@ -124,7 +134,7 @@ class ClaimLoop:
         elif not lease.may_claim:
             await first_of(self._leaving, self._news, within=_LOOK_SECONDS)
             self._news.clear()
-        elif self._bench.monotonic() >= self._reconcile_at:
+        elif self._doubt.is_due:
             await self._reconcile(lease)
         elif self._intake.runs_alone() or await self._is_held_back(lease):
             self._changed.clear()
@@ -142,6 +152,8 @@ class ClaimLoop:
         # One place for the head of the queues: if that is the one that waits, nothing has to go back for it.
         is_for_one = self._turn.waits is not None and not has_others and not self._turn.is_due
         alone_ok = self._turn.waits is None or not has_others
+        if self.gate.is_on and not is_for_one and not await self._look_into_gate(lease, alone_ok=alone_ok):
+            return True
         ride = self._ride_of(lease, most=1 if is_for_one else None, alone_ok=alone_ok)
         if ride is None:
             return False
@@ -149,7 +161,7 @@ class ClaimLoop:
         self._is_claiming = True
         try:
             try:
-                claimed = await self._claim(ride.request)
+                claimed = await self._known(self._driver.claim(ride.request))
             except Exception as error:  # noqa: BLE001 - said, reconciled and repeated
                 await self._lost(lease, error)
                 return True
@@ -161,6 +173,25 @@ class ClaimLoop:
         finally:
             self._is_claiming = False
         return self._may_be_more
+
+    async def _look_into_gate(self, lease: Lease, *, alone_ok: bool) -> bool:
+        """Admit limited jobs into a part of the room; False: the reply was lost, or a job has the worker to itself."""
+        most = self.gate.most(self._places.room(), has_others=self._may_be_more and self.gate.has_looked)
+        ride = self._ride_of(lease, most=most, alone_ok=alone_ok) if most else None
+        if ride is None:
+            return True
+        self._is_claiming = True
+        try:
+            try:
+                admitted = await self._known(self._driver.admit(ride.request))
+            except Exception as error:  # noqa: BLE001 - said, reconciled and repeated
+                await self._lost(lease, error)
+                return False
+            self.gate.note(admitted)
+            await self._intake.take(admitted.jobs, ride)
+        finally:
+            self._is_claiming = False
+        return not self._intake.runs_alone()
 
     def _ride_of(
         self, lease: Lease, *, freed: Sequence[str] = (), most: int | None = None, alone_ok: bool = True
@@ -190,13 +221,13 @@ class ClaimLoop:
         ask_every = self._options.poll_seconds(is_listening=self._is_listening)
         return self._intake.has_others() and await self._turn.holds_back(int(lease.worker_id), ask_every=ask_every)
 
-    async def _claim(self, request: ClaimRequest) -> tuple[ClaimedJob, ...]:
+    async def _known(self, claim: Coroutine[Any, Any, T]) -> T:
         """Claim; a caller that is cancelled meanwhile still learns what came, and hands it back."""
-        call = start_task(self._driver.claim(request), name="outlast.claim")
+        call = start_task(claim, name="outlast.claim")
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
-            self._doubt()
+            self._doubt.arise()
             await asyncio.wait({call})
             await self._reconcile(self._lease())
             raise
@@ -210,10 +241,10 @@ class ClaimLoop:
         may_be_more = self._may_be_more or not self._limited.isdisjoint(queues)
         if not is_free or not may_be_more or self._leaving.is_set() or not lease.may_claim:
             return None
-        if self._bench.monotonic() >= self._reconcile_at:
+        if self._doubt.is_due:
             self._news.set()
             return None
-        if self._turn.waits is not None or self._intake.runs_alone():
+        if self._turn.waits is not None or self._intake.runs_alone() or self.gate.is_wanted:
             return None
         self._ride = self._ride_of(lease, freed=queues, most=_MOST_ALONG)
         return self._ride
@@ -232,7 +263,7 @@ class ClaimLoop:
     def lost(self, ride: Ride) -> None:
         """Note that a ride's reply was lost; under a lease that is over by now, what it may have brought goes back."""
         self._ride = None
-        self._doubt()
+        self._doubt.arise()
         if not ride.lease.is_held:
             self._on_late(ride.lease)
         self._ride_ended.set()
@@ -258,7 +289,7 @@ class ClaimLoop:
 
     async def _lost(self, lease: Lease, error: Exception) -> None:
         """Note a claim whose reply was lost; under a lease that is over by now, what it may have brought goes back."""
-        self._doubt()
+        self._doubt.arise()
         self._bench.telemetry.claim_failed(error)
         if not lease.is_held:
             self._on_late(lease)
@@ -268,29 +299,9 @@ class ClaimLoop:
         """Hand back what the store says this worker holds and it does not; until it is done, nothing is claimed."""
         self._is_claiming = True
         try:
-            # No claim is under way here. What is claimed after this is known and safe, also from a call given up on.
-            now = await self._driver.database_time()
-            if self._is_given_up or not lease.is_held:
-                return  # what had begun under it is not known here any more: who takes it over puts that on record
-            count = await self._driver.reconcile(lease.worker_id, self._roster.tokens(lease), before=now)
-        except Exception as error:  # noqa: BLE001 - said and repeated before the next claim
-            self._doubt()
-            self._bench.telemetry.store_call_failed("reconcile", error)
-            await first_of(self._leaving, within=self._backoff.failed())
-            return
+            await self._doubt.end(lease, is_given_up=lambda: self._is_given_up)
         finally:
             self._is_claiming = False
-        if count:
-            self._bench.telemetry.claims_reconciled(int(lease.worker_id), count=count)
-        # A claim whose reply was lost may still be on its way to the store, and take place after this: look again.
-        soon = _RECONCILE_SOON if self._is_doubtful else 1.0
-        self._is_doubtful = False
-        self._reconcile_at = self._bench.monotonic() + lease.seconds * soon
-
-    def _doubt(self) -> None:
-        """Note that the store may hold claims for this worker that it does not know of."""
-        self._is_doubtful = True
-        self._reconcile_at = 0.0
 
     async def _rest(self) -> None:
         """Wait for news, at most one poll, jittered so that a fleet does not look at once.
@@ -300,12 +311,12 @@ class ClaimLoop:
         if self._leaving.is_set():
             return  # and the news of it may be cleared already
         poll = self._options.poll_seconds(is_listening=self._is_listening)
-        await first_of(self._news, within=poll * (1 - self._bench.roll() / 4))
+        await first_of(self._news, within=self.gate.rest(poll * (1 - self._bench.roll() / 4)))
         self._news.clear()
 
     def _freed(self) -> None:
         self._changed.set()
         if self._ride is not None:
             return  # the place is in the claim that is under way
-        if self._may_be_more or self._turn.waits is not None:
+        if self._may_be_more or self._turn.waits is not None or self.gate.is_wanted:
             self._news.set()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ..domain.errors import Internal
-from ..domain.job import ClaimedJob
+from ..domain.job import ClaimedJob, ClaimToken
 from ..domain.outcome import SettleAnswer
 from ..drivers.protocol import JobDriver
 from ..jobs.registry import Registry
@@ -26,7 +26,10 @@ from .run_signal import RunSignal
 
 
 class Intake:
-    """Takes claims in. `on_late` hears of a lease whose claims came after its end, `on_doubt` of a lost hand-back."""
+    """Takes claims in. `on_late` hears of a lease whose claims came after its end, `on_doubt` of a lost hand-back.
+
+    `on_limited` hears of each limited job that has no body here any more: its slots are to be given back.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Intake:
         turn: AloneTurn,
         leaving: asyncio.Event,
         on_late: Callable[[Lease], None],
+        on_limited: Callable[[ClaimToken], None],
         on_doubt: Callable[[], None],
     ) -> None:
         self._driver = driver
@@ -49,6 +53,7 @@ class Intake:
         self._turn = turn
         self._leaving = leaving
         self._on_late = on_late
+        self._on_limited = on_limited
         self._on_doubt = on_doubt
         self._backoff = Backoff(bench.roll)
         self._grace_seconds = bench.options.cancel_grace.total_seconds()
@@ -116,6 +121,8 @@ class Intake:
     def _let_go(self, run: Run) -> None:
         if self._roster.remove(run):
             self._places.give(run.job.queue)
+            if run.job.has_slots:
+                self._on_limited(run.job.token)
 
     def _run_of(self, job: ClaimedJob, ride: Ride) -> Run:
         if (handle := self._registry.get(job.name)) is None:

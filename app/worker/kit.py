@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..domain.snapshot import Due
 from ..drivers.protocol import JobDriver
 from ..jobs.client import Client
 from ..jobs.registry import Registry
@@ -38,7 +39,13 @@ class Kit:
 
 
 def maintenance_of(
-    kit: Kit, life: Life, *, on_ready: Callable[[], None], may_reap: Callable[[], bool], on_bulk: Callable[[], None]
+    kit: Kit,
+    life: Life,
+    *,
+    on_ready: Callable[[], None],
+    on_due: Callable[[Due], None],
+    may_reap: Callable[[], bool],
+    on_bulk: Callable[[], None],
 ) -> Maintenance:
     """Make the sweeps of a life."""
     return Maintenance(
@@ -47,6 +54,7 @@ def maintenance_of(
         telemetry=kit.telemetry,
         leaving=life.is_leaving,
         on_ready=on_ready,
+        on_due=on_due,
         may_reap=may_reap,
         roll=kit.roll,
         monotonic=kit.monotonic,

@@ -7,6 +7,7 @@ claims is left to run out, so that nobody starts them again while their bodies m
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 from ..drivers.protocol import JobDriver
@@ -17,9 +18,11 @@ from .heartbeat import ABANDONED_SECONDS, Heartbeat
 from .registration import Registration
 from .roster import Roster
 from .settler import Settler
+from .slot_return import SlotReturn
 from .told import Told
 
 _REPORT_SECONDS = 2.0
+_SLOTS_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0  # a store that does not answer is not waited for: nothing is lost with the row left open
 
 
@@ -35,6 +38,7 @@ class Leaving:
         told: Told,
         heartbeat: Heartbeat,
         settler: Settler,
+        slots: SlotReturn,
         registration: Registration,
         budget: DrainBudget,
     ) -> None:
@@ -44,6 +48,7 @@ class Leaving:
         self._told = told
         self._heartbeat = heartbeat
         self._settler = settler
+        self._slots = slots
         self._budget = budget
         self._registration = registration
 
@@ -68,8 +73,14 @@ class Leaving:
             self._telemetry.store_call_failed("abandon", error)
 
     async def flush(self) -> None:
-        """Wait until the outcomes at hand are stored; what is finished counts, until just before the deadline."""
+        """Wait until the outcomes at hand are stored; what is finished counts, until just before the deadline.
+
+        Then until slots are given back: those of a worker that closes its row with some are swept.
+        """
         await self._budget.wait(self._settler.is_idle, until=_last_settle)
+        with suppress(TimeoutError):
+            async with self._budget.within(_SLOTS_SECONDS):
+                await self._slots.is_idle.wait()
         self._told.leave([run for run in self._roster.runs() if not (run.is_settled or run.is_body_running)])
 
     async def report(self) -> None:

@@ -39,7 +39,7 @@ _SOONEST_SECONDS = 0.005  # due rows are looked for this much after they are due
 class Maintenance:
     """The sweeps of one life of a worker. `on_ready` hears that jobs became ready; `may_reap` is asked each time.
 
-    `on_bulk` hears that a look has found bulk operations.
+    `on_bulk` hears that a look has found bulk operations, `on_due` what each look has found.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Maintenance:
         telemetry: Telemetry,
         leaving: asyncio.Event,
         on_ready: Callable[[], None],
+        on_due: Callable[[Due], None],
         may_reap: Callable[[], bool],
         roll: Callable[[], float],
         monotonic: Callable[[], float],
@@ -61,6 +62,7 @@ class Maintenance:
         self._telemetry = telemetry
         self._leaving = leaving
         self._on_ready = on_ready
+        self._on_due = on_due
         self._may_reap = may_reap
         self._roll = roll
         self._monotonic = monotonic
@@ -124,6 +126,8 @@ class Maintenance:
                 await self._while_full(self._expire)
             if found is not None and found.must_reap:
                 await self._while_full(self._reap)
+            if found is not None and (found.must_free or found.must_reap):
+                await self._while_full(self._free)
             if found is not None and found.must_release:
                 await self._while_full(self._release)
 
@@ -151,9 +155,10 @@ class Maintenance:
         self._look_at += now - began
         if due is None:
             return set()
+        self._on_due(due)
         if due.must_bulk:
             self._on_bulk()
-        if due.must_expire or due.must_reap or due.must_release:
+        if due.must_expire or due.must_reap or due.must_release or due.must_free:
             self._found = due
             self._has_found.set()
         if due.resume_in is not None:
@@ -192,6 +197,12 @@ class Maintenance:
 
     async def _release(self) -> int:
         count = await self._try("release_due", self._driver.release_due(_BATCH)) or 0
+        if count:
+            self._on_ready()
+        return count
+
+    async def _free(self) -> int:
+        count = await self._try("sweep_slots", self._driver.sweep_slots(_BATCH)) or 0
         if count:
             self._on_ready()
         return count

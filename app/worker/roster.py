@@ -139,6 +139,10 @@ class Roster:
         """Give the claims still open under a lease."""
         return tuple(run.job.token for run in self.runs() if run.lease is lease and not run.is_settled)
 
+    def holding(self, lease: Lease) -> tuple[ClaimToken, ...]:
+        """Give the claims under a lease whose bodies have not ended here, open or not."""
+        return tuple(run.job.token for run in self.runs() if run.lease is lease)
+
     def blocks(self, task: str) -> None:
         """Mark the run whose body's task holds the loop."""
         for run in self.runs():

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..domain.errors import Internal
+from ..domain.snapshot import Due
 from ..drivers.bulk import bulk_of
 from ..drivers.protocol import Wake
 from ..jobs.describe import job_type_docs
@@ -35,6 +36,7 @@ from .run import Bench, fallback_of
 from .scribe import Scribe
 from .settler import Settler
 from .showing import Showing
+from .slot_return import SlotReturn
 from .stall import StallWatch
 from .told import Told
 
@@ -72,20 +74,14 @@ class Session:
             on_ready=self._look,
             may_reap=lambda: self.registration.lease.may_reap,
             on_bulk=self._bulk.wake,
+            on_due=self._found_due,
         )
         self._housekeeping = housekeeping_of(kit, life)
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
         self._bench = self._make_bench()
-        self._claims = ClaimLoop(
-            driver=driver,
-            registry=kit.registry,
-            bench=self._bench,
-            roster=self.roster,
-            lease=lambda: self.registration.lease,
-            on_late=self.registration.owes,
-            leaving=life.is_leaving,
-        )
+        self._slots = SlotReturn(driver=driver, telemetry=telemetry, roll=kit.roll, on_returned=self._look)
+        self._claims = self._make_claims()
         self._settler.carries(self._claims)
         self._watch = StallWatch(
             limit_seconds=options.loop_stall.total_seconds(),
@@ -101,6 +97,7 @@ class Session:
             told=self.runs_told,
             heartbeat=self._heartbeat,
             settler=self._settler,
+            slots=self._slots,
             registration=self.registration,
             budget=life.budget,
         )
@@ -155,6 +152,7 @@ class Session:
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as parts:
             start_in(parts, self._guarded(self._settler.run), name="outlast.settle")
+            start_in(parts, self._guarded(self._slots.run), name="outlast.slots")
             start_in(parts, self._guarded(self._scribe.run), name="outlast.scribe")
             start_in(parts, self._guarded(partial(self._watch.beat, self._over)), name="outlast.loop_beat")
             start_in(parts, self._guarded(partial(self._showing.run, self._over)), name="outlast.showing")
@@ -172,6 +170,7 @@ class Session:
                 self._over.set()
                 self._scribe.end()
                 self._settler.give_up()
+                self._slots.give_up()
 
     async def _serve(self) -> None:
         """Work until told to leave; then wait for what runs, or give it up when the time is over."""
@@ -242,6 +241,9 @@ class Session:
     def _look(self) -> None:
         self._claims.wake()
 
+    def _found_due(self, due: Due) -> None:
+        self._claims.gate.told(due)
+
     def _listens(self, *, is_listening: bool) -> None:
         if is_listening:
             self._kit.telemetry.listener_restored()
@@ -261,6 +263,18 @@ class Session:
         self._claims.wake()
 
     # --- what its parts are made of ---------------------------------------------------------------------------------
+
+    def _make_claims(self) -> ClaimLoop:
+        return ClaimLoop(
+            driver=self._kit.driver,
+            registry=self._kit.registry,
+            bench=self._bench,
+            roster=self.roster,
+            lease=lambda: self.registration.lease,
+            on_late=self.registration.owes,
+            on_limited=self._slots.put,
+            leaving=self.life.is_leaving,
+        )
 
     def _make_bench(self) -> Bench:
         desk = Desk(
