@@ -31,6 +31,7 @@ from .control.fleet import FleetControl
 from .control.guard import Guard
 from .control.jobs import JobControl
 from .control.keys import KeyControl
+from .control.limits import LimitControl
 from .control.outbox import OutboxControl
 from .control.purge import PurgeControl
 from .control.queues import QueueControl
@@ -238,6 +239,7 @@ def build_services(
         schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,
         fleet=FleetControl(driver),
+        limits=LimitControl(driver),
         drain=drain,
         deploys=DeployControl(driver),
         doctor=build_doctor(settings, driver, outbox),

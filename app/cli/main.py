@@ -25,6 +25,7 @@ from . import (
     explain,
     jobs,
     keys,
+    limits,
     outbox,
     purge,
     queues,
@@ -55,6 +56,7 @@ app.add_typer(keys.keys, name="keys", help="Make, list, rotate and revoke the ke
 app.add_typer(events.events, name="events", help="Emit events for runs that wait for them, and list them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")
+app.add_typer(limits.limits, name="limits", help="See and set limits, see who holds slots, and take them back.")
 app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
 jobs.jobs.command("explain")(explain.explain)
 app.add_typer(queues.queues, name="queues", help="See how full queues are, pause, resume and limit them.")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..control.fleet import FleetControl
     from ..control.jobs import JobControl
     from ..control.keys import KeyControl
+    from ..control.limits import LimitControl
     from ..control.outbox import OutboxControl
     from ..control.purge import PurgeControl
     from ..control.queues import QueueControl
@@ -43,6 +44,15 @@ def with_audit(db: str | None, verb: Callable[[AuditControl], Awaitable[T]]) -> 
 
     settings = Settings.read(database_url=db)
     return asyncio.run(_with_driver(settings, lambda driver: verb(AuditControl(driver))))
+
+
+def with_limits(db: str | None, verb: Callable[[LimitControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on limits over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..control.limits import LimitControl
+    from ..settings import Settings
+
+    settings = Settings.read(database_url=db)
+    return asyncio.run(_with_driver(settings, lambda driver: verb(LimitControl(driver))))
 
 
 def with_jobs(db: str | None, verb: Callable[[JobControl], Awaitable[T]]) -> T:

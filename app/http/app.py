@@ -35,6 +35,7 @@ from .routers import (
     explain,
     job_types,
     jobs,
+    limits,
     outbox,
     problems,
     process,
@@ -48,7 +49,21 @@ from .services import HttpServices
 
 _ROUTERS = (
     *(enqueue, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
-    *(job_types, queues, schedules, workers, outbox, audit, api_keys, drain, deploys, doctor, process, problems),
+    *(
+        job_types,
+        queues,
+        limits,
+        schedules,
+        workers,
+        outbox,
+        audit,
+        api_keys,
+        drain,
+        deploys,
+        doctor,
+        process,
+        problems,
+    ),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"

@@ -24,6 +24,7 @@ from .requests import (
     EnqueueBody,
     EventBody,
     ForkBody,
+    LimitBody,
     NoBody,
     PauseBody,
     QueuePatch,
@@ -38,7 +39,7 @@ from .run_answers import StreamedEvents
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
-    *(DeadPurgeBody, KeyBody, RotateBody),
+    *(DeadPurgeBody, LimitBody, KeyBody, RotateBody),
 )
 _TAGS = (
     {
@@ -56,6 +57,7 @@ _TAGS = (
     {"name": "queues", "description": "How deep, how old, paused by whom, how limited."},
     {"name": "schedules", "description": "What is due when, what became of it; pause, resume and fire now."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},
+    {"name": "limits", "description": "How many jobs of a kind may run at once, and who holds the slots."},
     {"name": "workers", "description": "The processes that execute jobs."},
     {"name": "audit", "description": "What operators did to what, and why."},
     {"name": "api keys", "description": "Who may do what for which tenant: make, list, rotate and revoke keys."},

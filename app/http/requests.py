@@ -17,6 +17,7 @@ from ..control.fleet import LARGEST_WORKER_ID
 from ..control.schedules import MOST_FIRES
 from ..domain.bulk import JobFilter
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
+from ..domain.limit import MOST_SLOTS
 from ..domain.queue import MOST_LIMIT
 from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
@@ -206,6 +207,12 @@ class QueuePatch(Strict):
     )
 
 
+class LimitBody(Strict):
+    """The body of `POST /v1/limits/{name}/{limit}`."""
+
+    n: int | None = Field(ge=1, le=MOST_SLOTS, description="How many there may be; null for what is declared.")
+
+
 class NoBody(Strict):
     """The body of an action that takes none; `{}` is welcome."""
 
@@ -261,6 +268,25 @@ class EventParams(BaseModel):
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+
+
+class SlotParams(BaseModel):
+    """The query of `GET /v1/slots`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name | None = Field(default=None, description="The job type.")
+    tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+
+
+class LimitParams(BaseModel):
+    """The query of `GET /v1/limits`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name | None = Field(default=None, description="The job type.")
 
 
 class DeployParams(BaseModel):

@@ -22,6 +22,7 @@ from ..control.fleet import FleetControl
 from ..control.guard import Guard
 from ..control.jobs import JobControl
 from ..control.keys import KeyControl
+from ..control.limits import LimitControl
 from ..control.outbox import OutboxControl
 from ..control.purge import PurgeControl
 from ..control.queues import QueueControl
@@ -41,6 +42,7 @@ class HttpServices:
     """
 
     jobs: JobControl
+    limits: LimitControl
     runs: RunControl
     events: EventControl
     queues: QueueControl
