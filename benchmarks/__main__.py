@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import drain, enqueue, flatness, idle, latency, relay, runs
+from . import drain, enqueue, flatness, idle, latency, limits, relay, runs
 from .bed import Bed, bed
 from .page import Figure, write_page
 
@@ -109,11 +109,26 @@ async def _idle(bed: Bed) -> list[Figure]:
     ]
 
 
+async def _limits(bed: Bed) -> list[Figure]:
+    off, _ = await drain.by_workers(bed, jobs=50_000, processes=1, concurrency=200)
+    wide, wal = await limits.by_workers(bed, jobs=20_000, kind="wide", keys=1, concurrency=200)
+    keyed, _ = await limits.by_workers(bed, jobs=10_000, kind="one", keys=200, concurrency=200)
+    narrow, _ = await limits.by_workers(bed, jobs=500, kind="one", keys=1, concurrency=200)
+    return [
+        _rate("drain of jobs without limits", "", off, None),
+        _rate("drain, each under a limit of 1,000", "", wide, None),
+        Figure(name="WAL of one run to done under a limit", unit="bytes", goal="", ours=wal),
+        _rate("drain, 200 keys of one each", "", keyed, None),
+        _rate("drain, one key of one", "", narrow, None),
+    ]
+
+
 ROWS: dict[str, tuple[_Row, int]] = {
     "enqueue": (_enqueue, 3),
     "drain": (_drain, 3),
     "relay": (_relay, 3),
     "runs": (_runs, 3),
+    "limits": (_limits, 3),
     "latency": (_latency, 1),
     "idle": (_idle, 1),
     "flatness": (_flatness, 1),

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel
 
-from app.jobs import JobContext, job
+from app.jobs import JobContext, Limit, job
 
 
 class Nothing(BaseModel):
@@ -18,6 +18,16 @@ class Nothing(BaseModel):
 @job("bench.noop")
 async def noop(ctx: JobContext, payload: Nothing) -> None:
     """Do nothing."""
+
+
+@job("bench.noop", limits=[Limit(1)])
+async def one(ctx: JobContext, payload: Nothing) -> None:
+    """Do nothing, one at a time of each key."""
+
+
+@job("bench.noop", limits=[Limit(1_000)])
+async def wide(ctx: JobContext, payload: Nothing) -> None:
+    """Do nothing, with a slot that is always free."""
 
 
 STEPS = 5
