@@ -23,6 +23,7 @@ from tests.support.store import Store
 _FINISHED = {0: State.DONE, 2: State.DEAD, 4: State.CANCELLED}
 _STATE_OF = {
     "ready": State.READY,
+    "gate": State.READY,
     "waiting": State.DELAYED,
     "running": State.RUNNING,
     "suspended": State.SUSPENDED,
@@ -151,7 +152,7 @@ async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId
 
 async def _in_one_bucket(store: Store) -> None:
     """K1: every job is in exactly one bucket."""
-    places = ("ready", "waiting", "running", "held", "suspended", "finished")
+    places = ("ready", "gate", "waiting", "running", "held", "suspended", "finished")
     every = " union all ".join(f"select job_id from outlast.{place}" for place in places)
     doubled = await store.fetch(f"select job_id, count(*) from ({every}) t group by job_id having count(*) <> 1")
     assert not doubled, f"jobs in more than one bucket: {doubled}"

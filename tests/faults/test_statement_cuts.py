@@ -32,6 +32,7 @@ from tests.faults.cuts import (
     enqueue,
     heart,
     keys,
+    limits,
     outbox,
     purges,
     queues,
@@ -64,6 +65,8 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "repairs": repairs.REPAIRS,
     "upkeep": upkeep.OPERATIONS,
     "purges": purges.PURGES,
+    "slots": limits.SLOTS,
+    "numbers of limits": limits.NUMBERS,
     "schedules": schedules.OPERATIONS,
     "queues": queues.OPERATIONS,
     "actions": actions.OPERATIONS,
@@ -85,6 +88,8 @@ _CELLS = {
     "repairs": 100,
     "upkeep": 60,
     "purges": 72,
+    "slots": 80,
+    "numbers of limits": 60,
     "schedules": 100,
     "queues": 60,
     "actions": 260,
@@ -92,29 +97,17 @@ _CELLS = {
     "keys": 50,
 }
 _MODULES = (
-    *(actions, bulk, ends, enqueue, heart, keys, outbox, purges, queues),
+    *(actions, bulk, ends, enqueue, heart, limits, keys, outbox, purges, queues),
     *(repairs, runs, schedules, settle, upkeep, waits, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
     *("attempts", "audit", "close", "count", "count_over", "count_table", "database_time", "dead_letters"),
     *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history"),
-    *(
-        "items",
-        "job_types",
-        "key",
-        "keys",
-        "known",
-        "list",
-        "listen",
-        "now",
-        "open",
-        "open_heartbeat",
-        "operations",
-        "ping",
-    ),
-    *("queue_facts", "queues", "run", "schedules", "situation", "stage_now", "standings", "stats"),
-    *("until_finished", "view", "vitals", "workers"),
+    *("items", "job_types", "key", "keys", "known", "limits_of", "list", "listen", "now", "open", "open_heartbeat"),
+    *("operations", "ping"),
+    *("queue_facts", "queues", "run", "schedules", "situation", "slots", "stage_now", "standings", "stats"),
+    *("stored_limits", "until_finished", "view", "vitals", "workers"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
 _PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer

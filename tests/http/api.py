@@ -24,6 +24,7 @@ from app.control.fleet import FleetControl
 from app.control.guard import Guard
 from app.control.jobs import JobControl
 from app.control.keys import KeyControl
+from app.control.limits import LimitControl
 from app.control.outbox import OutboxControl
 from app.control.purge import PurgeControl
 from app.control.queues import QueueControl
@@ -112,6 +113,7 @@ class Api:
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
                 "audit": AuditControl(env.driver),
                 "bulk": BulkControl(bulk_of(env.driver), telemetry=self.telemetry, now=env.now),
+                "limits": LimitControl(env.driver),
                 "schedules": ScheduleControl(
                     schedules_of(env.driver), catalogue=catalogue, admission=Admission(now=env.now)
                 ),

@@ -21,7 +21,7 @@ FITTING = {"cron": "@daily", "tz": "UTC", "n": "3", "after": "2026-01-01T00:00:0
 
 @pytest.mark.parametrize(("method", "path"), [
     ("POST", "/v1/job-batches"), ("GET", "/v1/jobs/x/step"), ("GET", "/v1/events/stream"), ("POST", "/v1/event"),
-    ("POST", "/v1/jobs/x/run-later"), ("POST", "/v1/jobs/x/forks"), ("PUT", "/v1/drains"), ("GET", "/v1/slots"),
+    ("POST", "/v1/jobs/x/run-later"), ("POST", "/v1/jobs/x/forks"), ("PUT", "/v1/drains"), ("GET", "/v1/slot"),
     ("GET", "/v1/dead-letters/x"), ("GET", "/v1/stats"), ("GET", "/ui"), ("GET", "/docs"),
     ("GET", "/v1/jobs/"), ("GET", "/V1/jobs"), ("GET", "/"), ("BREW", "/coffee"),
 ])  # fmt: skip

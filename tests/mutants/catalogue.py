@@ -4,7 +4,7 @@ Each file's mutants are judged by the tests named with it, the likeliest to noti
 job's way through a worker and the low-water mark; `catalogue_beside` has the others,
 `catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps,
 `catalogue_schedules` those of schedules, `catalogue_purge` those of purges,
-`catalogue_actions` those of operators.
+`catalogue_actions` those of operators, `catalogue_limits` those of limits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from tests.mutants.catalogue_actions import ACTIONS
 from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_bulk import BULK
+from tests.mutants.catalogue_limits import LIMITS
 from tests.mutants.catalogue_looks import LOOKS
 from tests.mutants.catalogue_outbox import OUTBOX
 from tests.mutants.catalogue_purge import PURGES
@@ -320,5 +321,6 @@ TARGETS = (
     *PURGES,
     *ACTIONS,
     *BULK,
+    *LIMITS,
 )
 CASES = tuple(Case(target, mutant) for target in TARGETS for mutant in target.mutants)

@@ -125,13 +125,14 @@ PROMOTE = Target(
 
 DUE = Target(
     _DRIVER + "due.py",
-    ("tests/conformance/test_due.py", "tests/postgres/test_buffers.py"),
+    ("tests/conformance/test_due.py", "tests/conformance/test_limits.py", "tests/postgres/test_buffers.py"),
     (
         Mutant("the next one due", "$1 order by w.due_at limit 1", "$1 order by w.due_at desc limit 1"),
         Mutant("from the mark on", " where w.due_at >= $1 order", " where $1::timestamptz is not null order"),
         Mutant("passed limits", " x where {PASSED} order", " x order"),
         Mutant("lapsed workers", "outlast.worker where {LAPSED}", "outlast.worker where false"),
-        Mutant("orphaned claims", " r where {ORPHANED}", " r where false"),
+        Mutant("orphaned claims", "outlast.running r where {ORPHANED}", "outlast.running r where false"),
+        Mutant("orphaned slots", "outlast.slot r where {ORPHANED}", "outlast.slot r where false"),
     ),
 )
 

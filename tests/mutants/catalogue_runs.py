@@ -248,13 +248,13 @@ RUNS = (
             ),
             Mutant(
                 "only what is pinned",
-                "\n    and r.name_id <> (select j.name_id from outlast.job j where j.id = h.job_id)",
+                " and r.{_KEPT}",
             ),
             Mutant("only who came since", " and x.held_at <= w.started_at + interval '1 minute'"),
             Mutant(
                 "passes over a claim",
-                "(array(select place from over)) for update skip locked",
-                "(array(select place from over)) for update",
+                "(array(select place from over where not is_gated)) for update skip locked",
+                "(array(select place from over where not is_gated)) for update",
             ),
         ),
     ),

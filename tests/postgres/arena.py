@@ -30,6 +30,7 @@ PATIENCE_SECONDS = 10.0
 
 _BUCKETS = """
 select 'ready' from outlast.ready where job_id = $1
+union all select 'gate' from outlast.gate where job_id = $1
 union all select 'waiting' from outlast.waiting where job_id = $1
 union all select 'running' from outlast.running where job_id = $1
 union all select 'suspended' from outlast.suspended where job_id = $1

@@ -208,6 +208,18 @@ async def test_moves_by_a_number_of_steps_count_from_where_they_began(database_u
     assert (await migrations.upgrade(database_url, revision="+1")).current == "0006"
 
 
+async def test_a_release_without_limits_finds_limited_jobs_among_the_ready(database_url: str) -> None:
+    async with connected(database_url) as connection:
+        await connection.execute(
+            "insert into outlast.ready(queue, rank, job_id, name_id) values ('default', 32 + 11, gen_random_uuid(), 1)"
+        )
+        assert await connection.fetchval("select rank from outlast.gate") == 43
+        assert await connection.fetchval("select count(*) from outlast.ready") == 0
+    await migrations.downgrade(database_url, revision="0014")
+    async with connected(database_url) as connection:
+        assert await connection.fetchval("select rank from outlast.ready") == 11
+
+
 async def test_a_database_newer_than_the_code_is_left_alone(database_url: str) -> None:
     async with connected(database_url) as connection:
         await connection.execute("update outlast.alembic_version set version_num = '9999'")
@@ -253,7 +265,7 @@ async def test_tables_of_rows_that_come_and_go_are_vacuumed_early_and_keep_their
             "select relname, reloptions from pg_class where relnamespace = 'outlast'::regnamespace and relkind = 'r'"
         )
     early = {row["relname"] for row in rows if {"vacuum_truncate=off", *EARLY} <= set(row["reloptions"] or ())}
-    assert early == {*GROWN, "live_key", "outbox"}
+    assert early == {*GROWN, "live_key", "outbox", "gate", "limit_key", "slot"}
     assert {row["relname"]: row["reloptions"] for row in rows}["worker"] == ["fillfactor=50"]
 
 

@@ -15,9 +15,10 @@ from app.domain.job import JobId
 from app.domain.reason import Explanation, Situation
 from app.domain.snapshot import JobTypeDoc
 from tests.properties.driver_model import QUEUES
+from tests.properties.limit_rules import LimitRules
 from tests.properties.queue_rules import QueueRules
-from tests.properties.run_rules import RunRules
 from tests.support.drivers import new_worker
+from tests.support.twins import Side
 
 NAMES = frozenset({"a.job", "b.job"})
 ALL = 100
@@ -25,7 +26,7 @@ ALL = 100
 OTHER_CODE = "probe"
 
 
-class ExplainRules(RunRules, QueueRules):
+class ExplainRules(LimitRules, QueueRules):
     """One more command, in any order with the others."""
 
     @precondition(lambda self: self.jobs)
@@ -36,10 +37,21 @@ class ExplainRules(RunRules, QueueRules):
         runnable = {job_id for job_id, each in explained.items() if each.is_runnable}
         places = self._places()
         kept = {job_id: each.pin.version for job_id, each in situations.items() if each.pin is not None}
-        first = len(self.tokens)
+        limited = {job_id for job_id, each in situations.items() if each.limits}
+        first, admitted = len(self.tokens), set[JobId]()
         for version in (OTHER_CODE, *sorted(set(kept.values()))):
             wanted = {job_id for job_id in runnable if kept.get(job_id, OTHER_CODE) == version}
-            assert self._claimed_by(version) == _first(wanted, situations, places), f"a worker with code {version}"
+            claimed, came_out = self._claimed_by(version)
+            assert claimed == _first(wanted - limited, situations, places), f"a worker with code {version}"
+            assert came_out <= wanted & limited, f"a worker with code {version}"
+            admitted |= came_out
+            for job_id in came_out:
+                places[situations[job_id].job.queue] -= 1
+        assert min(places.values()) >= 0
+        taken = {key for job_id in admitted for key in _keys(situations[job_id])}
+        for job_id in (runnable & limited) - admitted:
+            # Others that were as runnable, and before it, have taken what they are counted by with it.
+            assert taken & _keys(situations[job_id]) or places[situations[job_id].job.queue] == 0, job_id
         self._give_back(first)
 
     def _situations(self) -> dict[JobId, Situation]:
@@ -66,19 +78,28 @@ class ExplainRules(RunRules, QueueRules):
         assert explained.is_runnable is not any(reason.kind.blocks for reason in explained.reasons), explained
         return explained
 
-    def _claimed_by(self, version: str) -> set[JobId]:
-        """Let a worker with nothing to do, which serves and knows everything, claim all it can."""
+    def _claimed_by(self, version: str) -> tuple[set[JobId], set[JobId]]:
+        """Let a worker with nothing to do, which serves and knows everything, claim all it can, and out of the gate."""
         about = new_worker(code_version=version, queues=QUEUES, concurrency=ALL, names=tuple(NAMES))
         self.twins.register(lambda side: side.driver.register_worker(about))
-        docs = [JobTypeDoc(name=name, code_version=version, document="{}") for name in sorted(NAMES)]
-        self.twins.ask(lambda side: side.driver.publish_job_types(docs))
+
+        async def publish(side: Side) -> None:
+            declared = {doc.name: doc.document for doc in await side.driver.job_types()}
+            docs = [JobTypeDoc(name=name, code_version=version, document=declared.get(name, "{}")) for name in NAMES]
+            await side.driver.publish_job_types(sorted(docs, key=lambda doc: doc.name))
+
+        self.twins.ask(publish)
         before = len(self.tokens)
         self._claim(len(self.twins.workers) - 1, dict.fromkeys(QUEUES, ALL), NAMES, ALL)
-        return {token.memory.job_id for token in self.tokens[before:]}
+        between = len(self.tokens)
+        self._admit(self.twins.workers[-1], room=ALL, alone_ok=True)
+        jobs = [token.memory.job_id for token in self.tokens[before:]]
+        return set(jobs[: between - before]), set(jobs[between - before :])
 
     def _give_back(self, first: int) -> None:
         taken = self.tokens[first:]
         self.twins.ask(lambda side: side.driver.release([side.own(token) for token in taken], cause="probe"))
+        self.twins.ask(lambda side: side.driver.free_slots([side.own(token) for token in taken]))
         for worker in self.twins.workers:
             if worker.memory in {token.memory.worker_id for token in taken}:
                 self.twins.ask(lambda side, worker=worker: side.driver.close_worker(side.own(worker)))  # type: ignore[misc]  # same
@@ -93,3 +114,8 @@ def _first(wanted: set[JobId], situations: dict[JobId, Situation], places: dict[
             places[queue] -= 1
             taken.add(job_id)
     return taken
+
+
+def _keys(situation: Situation) -> set[tuple[str, str, str]]:
+    """Give what a job in the gate is counted by."""
+    return {(situation.job.name, facts.limit, facts.key) for facts in situation.limits if facts.n is not None}

@@ -90,7 +90,8 @@ class RunRules(DriverModel):
             if found.must_expire:  # or there are limits of ended jobs to clear away, which this does
                 expired += await side.driver.expire()
                 found = await side.driver.due()
-            return tuple(expired), found.must_expire, found.must_reap, found.must_release
+            musts = (found.must_expire, found.must_reap, found.must_release, found.must_free)
+            return tuple(expired), *musts, found.is_gated
 
         self.twins.ask(due)
 

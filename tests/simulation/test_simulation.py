@@ -72,7 +72,7 @@ def test_a_failure_names_its_seed_and_how_to_replay_it() -> None:
 def test_the_worlds_meet_everything_that_can_happen() -> None:
     """A simulation that has stopped to meet trouble would pass as well."""
     met: Counter[object] = Counter()
-    for seed in range(1, 101):
+    for seed in range(1, 201):
         history = simulate(seed).history
         met.update(fact.outcome for fact in history.of(Closed))
         met.update(fact.answer for fact in history.of(Settled))

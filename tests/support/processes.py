@@ -45,7 +45,7 @@ SHORT = {
 }
 # For tests in which a lease is not the point: a hundred megabytes take longer than two seconds on a busy machine.
 LONG_LEASE = {"OUTLAST_LEASE_SECONDS": "30", "OUTLAST_HEARTBEAT_SECONDS": "2"}
-JOBS = "tests.support.jobs_faults,tests.support.jobs_hostile,tests.support.jobs_runs"
+JOBS = "tests.support.jobs_faults,tests.support.jobs_limits,tests.support.jobs_hostile,tests.support.jobs_runs"
 
 PATIENCE = 30.0
 _KEY = "a-key-for-tests-" + "0123456789abcdef" * 2

@@ -89,6 +89,8 @@ def test_a_document_holds_schemas_policy_rules_doc_and_version() -> None:
         "step_timeout_ms": None,
         "event_poll_ms": None,
         "retention_ms": None,
+        "limits": [],
+        "rate": None,
     }
     assert json.loads(document_text(ship, code_version="v7")) == document
 

@@ -60,6 +60,13 @@ def test_durations_that_cannot_work_are_refused(field: str, value: object) -> No
         {"tenant": "{"},
         {"tenant": 3},
         {"idempotency_key": "order:{}"},
+        {"limits": [object()]},
+        {"limits": 0},
+        {"limits": [Limit(1), Limit(2)]},
+        {"limits": [Limit(1, name="A limit")]},
+        {"limits": [Limit(1, name=f"l{n}") for n in range(9)]},
+        {"rate": object()},
+        {"rate": 0},
     ],
 )
 def test_values_that_cannot_work_are_refused_by_name(wrong: dict[str, Any]) -> None:
@@ -70,11 +77,8 @@ def test_values_that_cannot_work_are_refused_by_name(wrong: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "planned",
     [
-        {"limits": [object()]},
-        {"rate": object()},
         {"redact": ["/password"]},
-        {"rate": 0},
-        {"limits": 0},
+        {"redact": 0},
     ],
 )
 def test_what_is_not_built_is_refused_not_dropped(planned: dict[str, Any]) -> None:
@@ -83,16 +87,30 @@ def test_what_is_not_built_is_refused_not_dropped(planned: dict[str, Any]) -> No
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (Limit, {"n": 0}),
+        (Limit, {"n": True}),
+        (Limit, {"n": 1_000_001}),
+        (Limit, {"n": 4, "key": "{"}),
+        (Limit, {"n": 4, "key": 3}),
+        (Limit, {"n": 4, "name": "rate"}),
+        (Rate, {"n": 0, "per": SECOND}),
+        (Rate, {"n": 1, "per": timedelta()}),
+        (Rate, {"n": 1, "per": 60}),
+        (Rate, {"n": 1, "per": SECOND, "key": ""}),
+    ],
+)
+def test_a_limit_that_cannot_work_is_refused_where_it_is_made(kind: Any, fields: dict[str, Any]) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        kind(**fields)
+    assert caught.value.fix
+
+
 @pytest.mark.parametrize("nothing", [{"limits": []}, {"limits": ()}, {"rate": None}, {"redact": []}])
 def test_what_is_not_built_may_be_left_empty(nothing: dict[str, Any]) -> None:
     assert JobPolicy(**nothing).queue == "default"
-
-
-def test_names_of_later_releases_refuse_at_use() -> None:
-    with pytest.raises(NotImplementedYet):
-        Limit(4, key="{shop}")
-    with pytest.raises(NotImplementedYet):
-        Rate(100, per=SECOND)
 
 
 def test_snooze_is_no_exception_that_a_body_would_catch() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import JobNameTaken, NotImplementedYet, OutlastError, SettingsInvalid
+from app.domain.errors import JobNameTaken, OutlastError, SettingsInvalid
 from app.jobs import JobHandle, Registry, job
 from app.jobs import registry as registry_module
 from app.jobs.registry import load_registry
@@ -115,7 +115,7 @@ def test_a_module_that_is_not_there_is_named(name: str) -> None:
         ("job('a.job', priority=11)", SettingsInvalid, "priority"),
         ("job('A JOB')", SettingsInvalid, "A JOB"),
         ("job('a.job', retry=RetryPolicy(backoff=1))", SettingsInvalid, "backoff"),
-        ("job('a.job', limits=[Limit(4)])", NotImplementedYet, "Limit"),
+        ("job('a.job', limits=[Limit(0)])", SettingsInvalid, "Limit"),
         ("job('a.job', retention=0)", SettingsInvalid, "retention"),
         ("job('b.job')(job('a.job')(print))", JobNameTaken, "b.job"),
     ],

@@ -12,6 +12,7 @@ NAMES = {
     "outlast_queue_depth",
     "outlast_dead_jobs",
     "outlast_jobs_held",
+    "outlast_slots_held",
     "outlast_attempts_interrupted_total",
     "outlast_attempts_crashed_total",
     "outlast_attempts_lease_lost_total",
@@ -45,7 +46,7 @@ def test_two_processes_parts_have_registries_of_their_own() -> None:
 def test_gauges_speak_from_the_last_snapshot_and_not_before() -> None:
     metrics = Metrics()
     assert b"outlast_queue_depth" not in metrics.render()
-    metrics.show(Stats(by_state={State.HELD: 2}, queues=(queue("mail", ready=3, dead=1, age=12.5),)))
+    metrics.show(Stats(by_state={State.HELD: 2}, queues=(queue("mail", ready=3, dead=1, age=12.5),), slots_held=4))
     get = metrics.registry.get_sample_value
     assert get("outlast_queue_depth", {"queue": "mail", "state": "ready"}) == 3
     assert get("outlast_queue_depth", {"queue": "mail", "state": "delayed"}) == 0
@@ -53,6 +54,7 @@ def test_gauges_speak_from_the_last_snapshot_and_not_before() -> None:
     assert get("outlast_queue_oldest_ready_seconds", {"queue": "mail"}) == 12.5
     assert get("outlast_dead_jobs", {"queue": "mail"}) == 1
     assert get("outlast_jobs_held") == 2
+    assert get("outlast_slots_held") == 4
     metrics.show(Stats(by_state={}, queues=()))
     assert get("outlast_queue_depth", {"queue": "mail", "state": "ready"}) is None
 

@@ -56,6 +56,10 @@ class Store:
         """Wake nothing."""
         return await self._call("wake")
 
+    async def sweep_slots(self, batch: int) -> int:
+        """Sweep nothing."""
+        return await self._call("sweep_slots")
+
     async def release_due(self, batch: int) -> int:
         """Release nothing."""
         return await self._call("release_due")
@@ -98,6 +102,7 @@ def maintain(store: Store, *, seconds: float, begin: Callable[[Maintenance], obj
             telemetry=Telemetry(metrics=Metrics()),
             leaving=leaving,
             on_ready=lambda: None,
+            on_due=lambda _: None,
             may_reap=lambda: True,
             roll=lambda: 0.0,
             monotonic=asyncio.get_running_loop().time,

@@ -1,0 +1,69 @@
+"""What is changed on purpose in the statements of limits; a part of `catalogue`."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, Target
+
+_DRIVER = "app/drivers/postgres/"
+_TESTS = (
+    "tests/postgres/test_races_limits.py",
+    "tests/conformance/test_limits.py",
+    "tests/conformance/test_limits_rates.py",
+    "tests/conformance/test_limits_verbs.py",
+)
+
+LIMITS = (
+    Target(
+        _DRIVER + "gate.py",
+        _TESTS,
+        (
+            Mutant("admit: a key is locked", "order by k.hash for update skip locked", "order by k.hash"),
+            Mutant("admit: waits for no key", "order by k.hash for update skip locked", "order by k.hash for update"),
+            Mutant("admit: what is held counts", "(select count(*) from outlast.slot s where s.hash = k.hash)", "0"),
+            Mutant("admit: an operator's number", "coalesce(r.override, r.declared)", "r.declared"),
+            Mutant("admit: what is declared no more", "case when r.declared is not null then", "case when true then"),
+            Mutant("admit: lease", "where s.room > 0 and {MAY_CLAIM.strip()}", "where s.room > 0 and $1 is not null"),
+            Mutant(
+                "admit: paused queues",
+                "\n    and not exists (select from outlast.queue p where p.name = s.queue and p.paused_at is not null)",
+            ),
+            Mutant("admit: names", " and g.name_id = any($4::int[])", " and $4::int[] is not null"),
+            Mutant("admit: parked ones of open keys", "where k.open_at <= outlast.clock()", "where false"),
+            Mutant("admit: in order", "order by c.rank, c.seq limit", "order by c.seq limit"),
+            Mutant(
+                "admit: passes over a cancel",
+                "any($2::uuid[]) for update skip locked)) and",
+                "any($2::uuid[]) for update)) and",
+            ),
+            Mutant(
+                "admit: every key at once",
+                "candidate.keys.keys() <= keys.keys()",
+                "candidate.keys.keys() & keys.keys()",
+            ),
+            Mutant("admit: each lacks its own", "self.free > 0 if self.bucket is None", "True if self.bucket is None"),
+        ),
+    ),
+    Target(
+        _DRIVER + "slots.py",
+        _TESTS,
+        (
+            Mutant("free: sequence", " and s.seq = t.seq"),
+            Mutant("free: worker", " and s.worker = t.worker"),
+            Mutant("free: the key first", 'order by k.hash for update"', 'order by k.hash"'),
+            Mutant("free: opens the key", "set open_at = outlast.clock(), used_at", "set used_at"),
+            Mutant("return: of the worker", "s.worker = $1 and not", "not"),
+            Mutant("return: taken before", " and s.taken_at < $3", " and $3::timestamptz is not null"),
+            Mutant("forget: not while held", "\n    and not exists (select from outlast.slot s where s.hash = k.hash)"),
+        ),
+    ),
+    Target(
+        _DRIVER + "limit_rules.py",
+        _TESTS,
+        (
+            Mutant("declare: drops what is gone", "set declared = null", "set declared = declared"),
+            Mutant("declare: opens what is parked", "set open_at = outlast.clock()", "set open_at = open_at"),
+            Mutant("declare: sees who was parked", 'order by k.hash for update"', 'order by k.hash"'),
+            Mutant("set: taken away again", "override = $3::int,", "override = coalesce($3::int, r.override),"),
+        ),
+    ),
+)
