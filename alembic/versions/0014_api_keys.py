@@ -45,12 +45,14 @@ ROLE = """do $make$ begin
 exception when insufficient_privilege or duplicate_object or unique_violation then
   raise notice using message = 'the role {role} is not made here: ' || sqlerrm;
 end $make$"""
-GRANTS = """do $make$ begin
+GRANTS = """do $make$ declare taking text; begin
   grant usage on schema {schema} to "{role}";
   grant select on all tables in schema {schema} to "{role}";
   revoke all on {schema}.api_key from "{role}";
   alter default privileges in schema {schema} grant select on tables to "{role}";
-  if not pg_has_role(current_user, '{role}', 'member') then grant "{role}" to current_user; end if;
+  -- From 16 on, who makes a role may give it away and not take it.
+  taking := case when current_setting('server_version_num')::int < 160000 then 'member' else 'set' end;
+  if not pg_has_role(current_user, '{role}', taking) then grant "{role}" to current_user; end if;
 exception when insufficient_privilege or undefined_object then
   raise notice using message = 'the role {role} may not be used here: ' || sqlerrm;
 end $make$"""

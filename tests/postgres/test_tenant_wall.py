@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from sqlalchemy.engine import make_url
 
 from app.domain.audit import Action, AuditQuery
 from app.domain.bulk import BulkAction
@@ -20,8 +21,9 @@ from app.domain.job import JobId
 from app.domain.outcome import Held
 from app.domain.state import State
 from app.domain.step import RetryMode
+from app.drivers.postgres import migrations
 from app.drivers.postgres.connect import dsn_of
-from app.drivers.postgres.database import Database
+from app.drivers.postgres.database import Database, create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.reading import ListQuery
 from tests.conformance.runs import new_event
@@ -203,3 +205,33 @@ async def test_without_the_role_the_statements_stand_alone_and_the_driver_says_s
     await env.execute("grant select on outlast.job to outlast_api")
     await env.driver.open()
     assert env.driver.capabilities.has_wall
+
+
+@pytest.mark.parametrize("may_make_roles", [True, False])
+async def test_an_account_without_all_rights_migrates_and_serves(empty_database_url: str, may_make_roles: bool) -> None:
+    """With the right to make roles the wall stands; without, the service works and says that it does not."""
+    schema, name = f"s_{uuid4().hex[:8]}", f"o_{uuid4().hex[:8]}"
+    admin = await asyncpg.connect(dsn_of(empty_database_url))
+    url = make_url(empty_database_url).set(username=name)
+    try:
+        await admin.execute(f"create role {name} login {'createrole' if may_make_roles else ''}")
+        await admin.execute(f'grant create on database "{url.database}" to {name}')
+        await migrations.upgrade(url, schema=schema)
+        driver = PostgresDriver(create_engine(url), schema=schema, owns_engine=True)
+        await driver.open()
+        try:
+            assert driver.capabilities.has_wall is may_make_roles
+            job = await driver.enqueue(new_job(tenant=THEIRS))
+            assert await driver.describe(job.id, tenant=OURS) is None
+            assert await driver.describe(job.id, tenant=THEIRS) is not None
+            await driver.cancel(job.id, reason="x", tenant=THEIRS)
+        finally:
+            await driver.close()
+        await migrations.downgrade(url, schema=schema, revision="0013")
+        await migrations.upgrade(url, schema=schema)
+    finally:
+        await admin.execute(f"drop schema if exists {schema} cascade; drop owned by {name}")
+        for role in (f"{schema}_api", name):
+            if await admin.fetchval("select true from pg_roles where rolname = $1", role):
+                await admin.execute(f"drop owned by {role}; drop role {role}")
+        await admin.close()
