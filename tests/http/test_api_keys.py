@@ -257,3 +257,25 @@ async def test_an_unknown_id_takes_as_long_as_a_wrong_secret(locked: Api) -> Non
     first, second = (statistics.median(taken) for taken in times.values())
     assert abs(first - second) / max(first, second) < 0.1, (first, second)
     assert asked < 200, "reads of the store go with time, not with callers"
+
+
+async def test_whatever_is_done_to_a_key_leaves_who_did_it_and_why(each_locked: Api) -> None:
+    key = await made(each_locked, reason="a new service")
+    await each_locked.client.post(f"/v1/api-keys/{key['id']}/rotate", json={"reason": "it was mailed"})
+    await each_locked.client.delete(f"/v1/api-keys/{key['id']}", params={"reason": "left"})
+    rows = (await each_locked.client.get("/v1/audit", params={"target": key["id"]})).json()["items"]
+    assert [(row["action"], row["actor"], row["tenant"], row["reason"]) for row in rows] == [
+        ("key.revoke", "bootstrap", "default", "left"),
+        ("key.rotate", "bootstrap", "default", "it was mailed"),
+        ("key.create", "bootstrap", "default", "a new service"),
+    ]
+    assert rows[-1]["details"] == {"label": "ci", "scopes": ["jobs:read"]}
+
+
+async def test_children_of_another_tenant_are_not_named(each_locked: Api) -> None:
+    """Anybody who may enqueue may name any job as the parent."""
+    parent = await each_locked.env.enqueue()
+    own = await each_locked.env.enqueue(parent_id=parent)
+    await each_locked.env.enqueue(parent_id=parent, tenant="acme")
+    steps = await each_locked.client.get(f"/v1/jobs/{parent}/steps")
+    assert steps.json()["children"] == [str(own)]

@@ -146,4 +146,5 @@ def test_every_operation_that_changes_something_is_known_to_leave_a_row_or_not_t
         *("cancelJob", "retryJob", "forkJob", "releaseJob", "runJobNow", "updateJob", "deleteJob", "duplicateJob"),
         *("createBulkOperation", "abortBulkOperation", "purgeDeadLetters", "updateQueue"),
         *("pauseQueue", "resumeQueue", "drainWorker", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
+        *("createApiKey", "rotateApiKey", "revokeApiKey"),
     }
