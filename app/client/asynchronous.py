@@ -19,7 +19,7 @@ import httpx
 from .answers.shown import Result
 from .bound import Async, AsyncPages, SendsAsync
 from .call import Call
-from .calls import actions, fleet, jobs, operations, queues, schedules
+from .calls import actions, fleet, jobs, limits, operations, queues, schedules
 from .following import SILENCE_SECONDS, Following, JobEvent
 from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
@@ -83,6 +83,15 @@ class AsyncJobTypes(_Noun):
 
     list = Async(fleet.list_job_types)
     get = Async(fleet.get_job_type)
+
+
+class AsyncLimits(_Noun):
+    """Limits and rates of job types, and the slots that are held."""
+
+    list = Async(limits.list_limits)
+    set = Async(limits.set_limit)
+    slots = AsyncPages(limits.list_slots)
+    release = Async(limits.release_slots)
 
 
 class AsyncBulk(_Noun):
@@ -154,6 +163,7 @@ class AsyncClient:
         self.workers = AsyncWorkers(self)
         self.drains = AsyncDrains(self)
         self.job_types = AsyncJobTypes(self)
+        self.limits = AsyncLimits(self)
         self.bulk = AsyncBulk(self)
         self.dead = AsyncDead(self)
 

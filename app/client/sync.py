@@ -17,7 +17,7 @@ import httpx
 from .answers.shown import Result
 from .bound import Sends, Sync, SyncPages
 from .call import Call
-from .calls import actions, fleet, jobs, operations, queues, schedules
+from .calls import actions, fleet, jobs, limits, operations, queues, schedules
 from .following import SILENCE_SECONDS, Following, JobEvent
 from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
@@ -81,6 +81,15 @@ class JobTypes(_Noun):
 
     list = Sync(fleet.list_job_types)
     get = Sync(fleet.get_job_type)
+
+
+class Limits(_Noun):
+    """Limits and rates of job types, and the slots that are held."""
+
+    list = Sync(limits.list_limits)
+    set = Sync(limits.set_limit)
+    slots = SyncPages(limits.list_slots)
+    release = Sync(limits.release_slots)
 
 
 class Bulk(_Noun):
@@ -152,6 +161,7 @@ class Client:
         self.workers = Workers(self)
         self.drains = Drains(self)
         self.job_types = JobTypes(self)
+        self.limits = Limits(self)
         self.bulk = Bulk(self)
         self.dead = Dead(self)
 

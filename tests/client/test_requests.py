@@ -80,6 +80,10 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "drains.start": ((), {}),
     "job_types.list": ((), {}),
     "job_types.get": (("demo.count_lines",), {}),
+    "limits.list": ((), {"name": "demo.count_lines"}),
+    "limits.set": (("demo.count_lines", "limit", None), {"reason": "r"}),
+    "limits.slots": ((), {"name": "demo.count_lines", "tenant": "a", "limit": 7}),
+    "limits.release": ((ID,), {"reason": "its body hangs"}),
     "bulk.count": (("cancel",), {"ids": [ID]}),
     "bulk.start": (
         ("reschedule",),
