@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .acting import Reason, actor
+from .acting import Reason, acting
 from .jobs_print import print_rows
 from .report import say
 from .store import with_limits
@@ -68,7 +68,7 @@ def set_limit(
     from ..control.limits import limit_document
 
     number = None if n == "declared" else _number(n)
-    stored = with_limits(db, lambda control: control.set(name, limit, number, by=actor(), reason=reason))
+    stored = with_limits(db, lambda control: control.set(name, limit, number, by=acting(reason)))
     _show([limit_document(stored)], _LIMITS, as_json=as_json, nothing="")
 
 
@@ -85,7 +85,7 @@ def release(
     from ..http.routers.jobs import parse_job_id
 
     wanted = parse_job_id(job_id)
-    taken = with_limits(db, lambda control: control.release(wanted, by=actor(), reason=reason))
+    taken = with_limits(db, lambda control: control.release(wanted, by=acting(reason)))
     _show([slot_document(slot) for slot in taken], _SLOTS, as_json=as_json, nothing="")
 
 

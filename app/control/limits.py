@@ -24,22 +24,20 @@ class LimitControl:
         """Give held slots, by their jobs' ids."""
         return await self._driver.slots(query)
 
-    async def release(
-        self, job_id: JobId, *, by: str, tenant: str | None = None, reason: str | None = None
-    ) -> tuple[SlotView, ...]:
+    async def release(self, job_id: JobId, *, by: Acting, tenant: str | None = None) -> tuple[SlotView, ...]:
         """Take back what closed attempts of a job hold; gives what it took.
 
         Raises:
             OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` while its attempt is open; `NOT_FOUND` for no slot.
         """
-        audit = on_job(Acting(actor=by, reason=reason), Action.SLOT_RELEASE, job_id)
+        audit = on_job(by, Action.SLOT_RELEASE, job_id)
         return await self._driver.release_slots(job_id, tenant=tenant, audit=audit)
 
     async def limits(self, name: str | None = None) -> tuple[StoredLimit, ...]:
         """Give the limits in force, by job type and name."""
         return await self._driver.stored_limits(name)
 
-    async def set(self, name: str, limit: str, n: int | None, *, by: str, reason: str | None = None) -> StoredLimit:
+    async def set(self, name: str, limit: str, n: int | None, *, by: Acting) -> StoredLimit:
         """Put a number in the declared one's place, or with None take it away again.
 
         Raises:
@@ -51,9 +49,8 @@ class LimitControl:
                 f"a limit of {n} cannot be set",
                 fix=f"send a number from 1 to {MOST_SLOTS}, or null for the declared one; pause its queue to stop it",
             )
-        acting = Acting(actor=by, reason=reason)
-        audit = entry_of(acting, Action.LIMIT_SET, Target.LIMIT, f"{name}/{limit}")
-        return await self._driver.set_limit(name, limit, n, by=by, audit=audit)
+        audit = entry_of(by, Action.LIMIT_SET, Target.LIMIT, f"{name}/{limit}")
+        return await self._driver.set_limit(name, limit, n, by=by.actor, audit=audit)
 
 
 def slot_document(slot: SlotView) -> Document:

@@ -211,6 +211,7 @@ class LimitBody(Strict):
     """The body of `POST /v1/limits/{name}/{limit}`."""
 
     n: int | None = Field(ge=1, le=MOST_SLOTS, description="How many there may be; null for what is declared.")
+    reason: Key | None = Field(default=None, description="Why, in your own words; kept in the audit.")
 
 
 class NoBody(Strict):

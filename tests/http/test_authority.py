@@ -39,7 +39,9 @@ NEEDS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(
         ("listDeadLetters", "listDeploys", "getDrainStatus", "getOutbox", "listQueues", "getQueue"), frozenset({READ})
     ),
-    **dict.fromkeys(("listSchedules", "previewSchedule", "getSchedule", "listWorkers"), frozenset({READ})),
+    **dict.fromkeys(
+        ("listSlots", "listLimits", "listSchedules", "previewSchedule", "getSchedule", "listWorkers"), frozenset({READ})
+    ),
     "getResult": frozenset({READ, PAYLOAD}),
     **dict.fromkeys(("enqueueJob", "emitEvent"), frozenset({WRITE})),
     "duplicateJob": frozenset({OPERATE, WRITE}),
@@ -47,7 +49,7 @@ NEEDS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(
         ("deleteJob", "createBulkOperation", "abortBulkOperation", "purgeDeadLetters"), frozenset({OPERATE})
     ),
-    **dict.fromkeys(("updateQueue", "pauseQueue", "resumeQueue"), frozenset({OPERATE})),
+    **dict.fromkeys(("updateQueue", "pauseQueue", "resumeQueue", "releaseSlots", "setLimit"), frozenset({OPERATE})),
     **dict.fromkeys(("pauseSchedule", "resumeSchedule", "triggerSchedule"), frozenset({OPERATE})),
     **dict.fromkeys(("drainWorker", "startDrain", "listAudit", "examineService", "getMetrics"), frozenset({OPERATE})),
     **dict.fromkeys(("listApiKeys", "createApiKey", "getApiKey", "rotateApiKey", "revokeApiKey"), frozenset({ADMIN})),
@@ -57,6 +59,7 @@ BODIES: dict[str, Any] = {
     "emitEvent": {"name": "order.approved", "key": "7"},
     "updateJob": {"priority": 1},
     "updateQueue": {"concurrency": 7},
+    "setLimit": {"n": 2},
     "purgeDeadLetters": {"older_than_ms": 0},
     "createBulkOperation": {"action": "cancel", "selector": {"filter": {"state": ["delayed"]}}},
     "createApiKey": {"label": "more", "scopes": ["admin"]},
@@ -66,7 +69,7 @@ BY_ID = re.compile(r"{(job_id|bulk_id|key_id)}")
 # What is no matter of one queue alone, for keys that are bound to queues.
 BEYOND_QUEUES = {
     *("emitEvent", "createBulkOperation", "purgeDeadLetters", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
-    *("drainWorker", "startDrain"),
+    *("drainWorker", "startDrain", "setLimit"),
 }
 
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from ...control.limits import limit_document, slot_document
 from ...control.render import Document
+from ...domain.audit import Acting
 from ...domain.limit import SlotQuery
-from ...http.routers.jobs import parse_job_id
 from ..answers_limits import LimitInForce, LimitList, Released, SlotList
 from ..body import read_body, read_optional_body, refuse_request_key
 from ..caller import Operator, Reader, visible_tenant
@@ -18,8 +18,10 @@ from ..cursor import read_cursor, write_cursor
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
 from ..replies import reply, root_of
-from ..requests import LimitBody, LimitParams, NoBody, SlotParams
+from ..requests import LimitBody, LimitParams, SlotParams
+from ..requests_actions import ReasonBody
 from ..services import Services
+from .jobs import job_to_act_on
 
 router = APIRouter(tags=["limits"])
 
@@ -85,7 +87,8 @@ async def list_slots(
         200: answer(Released, "What was taken back.", {"items": [_SLOT | {"is_open": False}]}),
         **problems(404, 409, has_body=True),
     },
-    openapi_extra=body(NoBody, {"nothing": {}}, is_required=False) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "its body hangs"}}, is_required=False)
+    | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def release_slots(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
     """Free the slots that closed attempts of a job still hold: of a cancelled body that does not end, as a rule.
@@ -95,8 +98,9 @@ async def release_slots(request: Request, job_id: str, services: Services, ident
     """
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    sent.parse(NoBody)
-    taken = await services.limits.release(parse_job_id(job_id), by=identity.name, tenant=identity.tenant)
+    by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
+    target = await job_to_act_on(services, identity, job_id)
+    taken = await services.limits.release(target, by=by, tenant=identity.tenant)
     return reply({"items": [slot_document(slot) for slot in taken]})
 
 
@@ -134,4 +138,6 @@ async def set_limit(request: Request, name: str, limit: str, services: Services,
     refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(LimitBody)
-    return reply(limit_document(await services.limits.set(name, limit, asked.n, by=identity.name)))
+    identity.check_every_queue("a limit")
+    by = Acting(actor=identity.name, reason=asked.reason)
+    return reply(limit_document(await services.limits.set(name, limit, asked.n, by=by)))
