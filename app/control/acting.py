@@ -34,6 +34,7 @@ def entry_of(
         target=target,
         tenant=tenant,
         reason=by.reason,
+        request=by.request,
         details={name: value for name, value in (details or {}).items() if value is not None},
     )
 

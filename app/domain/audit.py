@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from .request_claim import Effect, RequestClaim
 from .snapshot import JobView
 
 MAX_ACTOR_CHARS = 255
@@ -71,10 +72,19 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acting:
-    """Who acts, and in their own words why. `actor` is a key's name, or who sits at the command line."""
+    """Who acts, and in their own words why. `actor` is a key's name, or who sits at the command line.
+
+    `request` is the claim of the request that asks for it, where that has a key of its own.
+    """
 
     actor: str
     reason: str | None = None
+    request: RequestClaim | None = None
+
+    @property
+    def effect(self) -> Effect | None:
+        """Give what an earlier try of the same request has done: then nothing is left to do."""
+        return None if self.request is None else self.request.effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +92,8 @@ class AuditEntry:
     """One action, as it is handed to the verb that does it.
 
     `target` is an id or a name, or the words of a filter. `tenant` is None for what belongs to nobody alone; a job's is
-    looked up. `details` are plain JSON values: what changed, from what to what.
+    looked up. `details` are plain JSON values: what changed, from what to what. With a `request`, its effect is marked
+    in the same commit, or the commit fails: see `RequestStore`.
     """
 
     id: UUID
@@ -94,6 +105,12 @@ class AuditEntry:
     reason: str | None = None
     outcome: str = DONE
     details: Mapping[str, object] = field(default_factory=dict)
+    request: RequestClaim | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """Give the row as the effect of a request."""
+        return Effect(target=self.target, outcome=self.outcome, details=self.details)
 
     def came_to(self, outcome: str, **details: object) -> AuditEntry:
         """Give the entry with what the action came to; `details` are added to its own."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from .errors import SettingsInvalid
 from .job import LONGEST_DURATION, SHORTEST_DURATION, JobId
 from .outbox import SOURCE_KEPT, SOURCE_MARGIN
+from .request_claim import REQUEST_KEPT
 from .state import TERMINAL, State
 
 # A round over a kind rests so many times as long as it took: whatever is kept for long is not read all the time.
@@ -38,6 +39,7 @@ class Chore(StrEnum):
     DRAINS = "drains"
     WORKERS = "workers"
     AUDIT = "audit"
+    REQUESTS = "requests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,8 @@ class Retention:
                 return max(self.record, self.ended.shortest + WORKER_MARGIN)
             case Chore.AUDIT:
                 return self.audit
+            case Chore.REQUESTS:
+                return REQUEST_KEPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

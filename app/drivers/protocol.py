@@ -36,6 +36,7 @@ from .purging import PurgeQuery as PurgeQuery  # noqa: PLC0414 - a word of this 
 from .purging import PurgeStore
 from .queues import QueueStore
 from .reading import ReadStore
+from .requests import RequestStore
 from .runs import RunStore
 
 __all__ = ["NEWS", "ClaimRequest", "HeartbeatStore", "JobDriver", "PurgeQuery", "QueueShare", "Wake"]
@@ -81,7 +82,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol):
+class JobDriver(ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol, RequestStore):
     """A store of jobs, and of the workers that run them."""
 
     @property

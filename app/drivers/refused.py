@@ -43,12 +43,13 @@ from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery,
 from .purging import BATCH, NO_REST
 from .reading import ListQuery
 from .refused_limits import RefusedLimits
+from .refused_requests import RefusedRequests
 from .runs import Swept
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 
 
-class RefusedDriver(RefusedLimits):
+class RefusedDriver(RefusedLimits, RefusedRequests):
     """A `JobDriver` for a store that is not built: it knows its name and refuses everything else."""
 
     def __init__(self, scheme: str) -> None:

@@ -15,6 +15,9 @@ def keep(store: Store, entry: AuditEntry | None, now: datetime) -> None:
     """Keep a row within a statement that began already, once for each id; nothing without an entry."""
     if entry is None or any(row.id == entry.id for row in store.audit):
         return
+    if entry.request is not None:
+        row = store.requests[entry.request.id]
+        row.effect = row.effect or entry.effect
     text = json.dumps(dict(entry.details), ensure_ascii=True, allow_nan=False, default=str)
     view = AuditView(
         seq=store.audit[-1].seq + 1 if store.audit else 1,

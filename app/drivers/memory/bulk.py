@@ -59,7 +59,7 @@ class MemoryBulk:
 
     async def make(self, bulk: NewBulk, *, audit: AuditEntry | None = None) -> BulkView:
         """Make an operation."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             known = self._operations.get(bulk.id)
             if known is not None:
                 return known.view
@@ -78,7 +78,7 @@ class MemoryBulk:
         self, bulk_id: BulkId, *, by: str, tenant: str | None = None, audit: AuditEntry | None = None
     ) -> BulkView:
         """Stop an operation."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             operation = self._operations.get(bulk_id)
             if operation is None or tenant not in {None, operation.view.tenant}:
                 raise unknown_operation(bulk_id)

@@ -28,7 +28,7 @@ def cancel(
     Raises:
         JobNotFound: the id is absent, or another tenant's.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope_for(store, job_id, tenant)
         verdict = _cancel(store, job_id, reason, now)
         if verdict is not CancelVerdict.ALREADY_FINISHED:

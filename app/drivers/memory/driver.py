@@ -58,12 +58,13 @@ from .limit_verbs import MemoryLimits
 from .outbox import MemoryOutbox
 from .purge import MemoryPurges
 from .queues import MemoryQueues
+from .requests import MemoryRequests
 from .runs import MemoryRuns
 from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryActions, MemoryLimits, MemoryRuns, MemoryPurges, MemoryQueues):
+class MemoryDriver(MemoryActions, MemoryLimits, MemoryRuns, MemoryPurges, MemoryQueues, MemoryRequests):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -28,7 +28,7 @@ def run_now(store: Store, job_id: JobId, *, tenant: str | None, audit: AuditEntr
         JobNotFound: the id is absent, or another tenant's.
         JobStateConflict: the job waits for no time.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope_for(store, job_id, tenant)
         verdict = _run_now(store, job_id, now)
         if audit is not None:
@@ -76,7 +76,7 @@ def patch(
         PreconditionFailed: it is in none of the versions.
         JobStateConflict: it cannot be changed so.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope = envelope_for(store, job_id, tenant)
         view = view_of(store, envelope, now, is_full=True)
         refuse_stale(view, versions)
@@ -143,7 +143,7 @@ def delete(
         PreconditionFailed: it is in none of the versions.
         JobStateConflict: it may still run.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope = envelope_for(store, job_id, tenant)
         view = view_of(store, envelope, now, is_full=True)
         refuse_stale(view, versions)
@@ -160,7 +160,7 @@ def delete(
 
 def place(store: Store, job: NewJob, *, audit: AuditEntry) -> Enqueued:
     """Store a job with the row of the audit; see `ActionStore.place`. Raises what `enqueue` raises."""
-    with store.statement() as now:
+    with store.statement(audit) as now:
         answer = enqueue_at(store, now, job)
         keep(store, audit, now)
         return answer

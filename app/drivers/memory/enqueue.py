@@ -152,10 +152,15 @@ def enqueue_many(store: Store, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
             fix=f"send batches of at most {MAX_BATCH} jobs",
         )
     with store.statement() as now:
-        draft = _Draft(store, now)
-        answers = tuple(_add_all(draft, jobs))
-        _merge(store, draft)
-        return answers
+        return add_all(store, now, jobs)
+
+
+def add_all(store: Store, now: datetime, jobs: Sequence[NewJob]) -> tuple[Enqueued, ...]:
+    """Store all or none within a statement that began already; what refused one of them has its `index`."""
+    draft = _Draft(store, now)
+    answers = tuple(_add_all(draft, jobs))
+    _merge(store, draft)
+    return answers
 
 
 def refuse_taken_key(job: NewJob, key: Key) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from ...domain.event import Emitted, EventQuery, EventView, NewEvent
 from ...domain.job import JobId
@@ -14,25 +15,30 @@ from .waking import end_wait
 def emit(store: Store, event: NewEvent) -> Emitted:
     """Store an event and end the waits it matches; see `RunStore.emit`."""
     with store.statement() as now:
-        before = store.runs.event(event.id)
-        if before is not None:
-            return Emitted(id=event.id, matched=before.matched, is_repeated=True)
-        stored = EventView(
-            id=event.id,
-            seq=store.runs.next_event_seq(),
-            tenant=event.tenant,
-            name=event.name,
-            key=event.key,
-            payload=event.payload,
-            emitted_at=now,
-            emitted_by=event.emitted_by,
-            matched=0,
-        )
-        matched = _matched(store, stored)
-        store.runs.events.append(replace(stored, matched=len(matched)))
-        for job_id, wait in matched.items():
-            end_wait(store, job_id, wait, now, event=stored)
-        return Emitted(id=event.id, matched=len(matched))
+        return emit_at(store, now, event)
+
+
+def emit_at(store: Store, now: datetime, event: NewEvent) -> Emitted:
+    """Do it within a statement that began already."""
+    before = store.runs.event(event.id)
+    if before is not None:
+        return Emitted(id=event.id, matched=before.matched, is_repeated=True)
+    stored = EventView(
+        id=event.id,
+        seq=store.runs.next_event_seq(),
+        tenant=event.tenant,
+        name=event.name,
+        key=event.key,
+        payload=event.payload,
+        emitted_at=now,
+        emitted_by=event.emitted_by,
+        matched=0,
+    )
+    matched = _matched(store, stored)
+    store.runs.events.append(replace(stored, matched=len(matched)))
+    for job_id, wait in matched.items():
+        end_wait(store, job_id, wait, now, event=stored)
+    return Emitted(id=event.id, matched=len(matched))
 
 
 def events(store: Store, query: EventQuery) -> tuple[EventView, ...]:

@@ -32,7 +32,7 @@ def fork(
         JobNotFound: the id is absent, or another tenant's.
         NotFound: the run has not recorded the step.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope = envelope_for(store, job_id, tenant)
         if new_id in store.envelopes:
             return enqueue_at(store, now, _job(envelope.job, new_id), is_part=True)

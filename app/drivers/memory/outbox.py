@@ -165,7 +165,7 @@ class MemoryOutbox:
         self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
     ) -> int:
         """Stage quarantined rows again."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             chosen = self._rows.keys() if ids is None else set(ids)
             takes_stale = may_double and ids is not None
             replayed = [

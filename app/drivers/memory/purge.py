@@ -113,6 +113,9 @@ def _over(store: Store, chore: Chore, retention: Retention, at: datetime) -> Ite
             yield from (partial(store.workers.pop, worker) for worker in _unnamed(store, since))
         case Chore.AUDIT:
             yield from (partial(store.audit.remove, row) for row in store.audit if row.at < since)
+        case Chore.REQUESTS:
+            asked = [name for name, row in store.requests.items() if row.created_at < since]
+            yield from (partial(store.requests.pop, name) for name in asked)
 
 
 def _is_over(store: Store, job_id: JobId, rule: EndedRule, at: datetime) -> bool:

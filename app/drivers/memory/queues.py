@@ -26,7 +26,7 @@ class MemoryQueues:
         audit: AuditEntry | None = None,
     ) -> None:
         """Stop claims from a queue; the pause that lasts longer stands."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             pause, standing = Pause(at=now, by=by, reason=reason, until=until), self._store.pause_of(queue, now)
             is_change = standing is None or pause.outlasts(standing)
             if is_change:
@@ -37,7 +37,7 @@ class MemoryQueues:
 
     async def resume_queue(self, queue: str, *, audit: AuditEntry | None = None) -> None:
         """Let claims from a queue begin again."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             is_change = self._store.pauses.pop(queue, None) is not None
             if is_change:
                 self._store.bell.add(Wake.READY)
@@ -45,7 +45,7 @@ class MemoryQueues:
 
     async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
         """Set a queue's limits."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             _set(self._store.concurrency, queue, change.concurrency)
             _set(self._store.max_depth, queue, change.max_depth)
             if change.concurrency is not KEEP:

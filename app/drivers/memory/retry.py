@@ -38,7 +38,7 @@ def retry(
         RequestInvalid: a step was named for a run that begins anew.
     """
     mode.refuse_step(from_step)
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope = envelope_for(store, job_id, tenant)
         _refuse_state(store, job_id, goes_on=mode is RetryMode.RESUME and from_step is None)
         dropped = [] if from_step is None else steps_from(store, envelope, from_step)

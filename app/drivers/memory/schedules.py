@@ -111,7 +111,7 @@ class MemorySchedules:
 
     async def fire(self, name: str, job: NewJob, *, by: str, audit: AuditEntry | None = None) -> Decided:
         """Enqueue a job of a schedule now."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             self._known(name)
             decided = self._enqueue(job, now, now)
             rows = self._occurrences.setdefault(name, {})
@@ -126,7 +126,7 @@ class MemorySchedules:
 
     async def pause(self, name: str, *, by: str, reason: str | None = None, audit: AuditEntry | None = None) -> None:
         """Let a schedule skip its occurrences."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             view = self._known(name)
             if view.paused_at is None:
                 self._schedules[name] = replace(view, paused_at=now, paused_by=by, pause_reason=reason)
@@ -134,7 +134,7 @@ class MemorySchedules:
 
     async def resume(self, name: str, *, audit: AuditEntry | None = None) -> None:
         """Let it fire again from now on."""
-        with self._store.statement() as now:
+        with self._store.statement(audit) as now:
             view = self._known(name)
             if view.paused_at is not None:
                 self._schedules[name] = replace(

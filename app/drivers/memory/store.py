@@ -16,13 +16,14 @@ from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
-from ...domain.audit import AuditView
+from ...domain.audit import AuditEntry, AuditView
 from ...domain.bulk import BulkId
 from ...domain.clock import Clock
 from ...domain.errors import DriverUnavailable, Internal
 from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
 from ...domain.ledger import FIRST_KEPT, LAST_KEPT
 from ...domain.queue import Pause
+from ...domain.request_claim import RequestClaim, RequestId
 from ...domain.retention import Chore
 from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
@@ -30,6 +31,7 @@ from ..protocol import Wake
 from .bell import Bell
 from .bulk_rows import Operation
 from .limit_rows import Limits
+from .request_rows import Asked, refuse_lost
 from .rows import (
     Drained,
     Envelope,
@@ -71,6 +73,7 @@ class Store:
         self.concurrency: dict[str, int] = {}
         self.max_depth: dict[str, int] = {}
         self.audit: list[AuditView] = []
+        self.requests: dict[RequestId, Asked] = {}
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
         self.bulk: dict[BulkId, Operation] = {}
@@ -83,18 +86,21 @@ class Store:
         self._last_worker = 0
 
     @contextmanager
-    def statement(self) -> Iterator[datetime]:
+    def statement(self, audit: AuditEntry | None = None, *, claim: RequestClaim | None = None) -> Iterator[datetime]:
         """Hold the lock and give the one instant everything in this statement happens at.
 
-        Wake-ups ring after the lock is given back, as after a commit.
+        Wake-ups ring after the lock is given back, as after a commit. `audit`, `claim`: the request that asks for what
+        the statement does, which marks it.
 
         Raises:
             DriverUnavailable: the driver is closed.
+            IdempotencyInFlight: somebody else does the request by now.
         """
         with self._lock:
             if self.is_closed:
                 raise DriverUnavailable("the memory driver is closed", fix="open the driver before using it")
             self._now = self._clock.now()
+            refuse_lost(self.requests, claim if audit is None else audit.request)
             yield self._now
             wakes = self.bell.take()
         self.bell.ring(wakes)

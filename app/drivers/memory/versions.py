@@ -40,7 +40,7 @@ def release_held(store: Store, job_id: JobId, *, tenant: str | None, audit: Audi
         JobNotFound: the id is absent, or another tenant's.
         JobStateConflict: the job is not held.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope_for(store, job_id, tenant)
         match store.tokens[job_id]:
             case HeldBack(counters=counters):

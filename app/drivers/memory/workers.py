@@ -47,7 +47,7 @@ def show_worker(store: Store, worker_id: WorkerId, *, wakeup: str | None, drain:
 
 def ask_drain(store: Store, worker_id: WorkerId, *, by: str, audit: AuditEntry | None) -> DrainAsk:
     """Ask a worker to drain; see `FleetStore.ask_drain`."""
-    with store.statement() as now:
+    with store.statement(audit) as now:
         worker = store.workers.get(worker_id)
         if worker is None:
             return DrainAsk.UNKNOWN

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ...domain.audit import MAX_DETAILS_BYTES, AuditEntry, AuditPage, AuditQuery, AuditView, Target
 from .database import Database, Raw, Row
+from .requests import mark
 from .rows import plain
 from .run_locks import looking
 from .tenant_wall import behind
@@ -67,7 +68,11 @@ async def audited(
 
 
 async def keep(db: Database, conn: Raw, entry: AuditEntry | None) -> None:
-    """Keep a row in the transaction at hand, if there is one to keep."""
+    """Keep a row in the transaction at hand, if there is one to keep, and mark the request that asks for the action.
+
+    Raises:
+        IdempotencyInFlight: the request is done by somebody else; the transaction must not commit.
+    """
     if entry is None:
         return
     job_id = UUID(entry.target) if entry.target_kind is Target.JOB and entry.target is not None else None
@@ -76,6 +81,7 @@ async def keep(db: Database, conn: Raw, entry: AuditEntry | None) -> None:
         *(entry.id, entry.actor, entry.tenant, job_id, entry.action, entry.target_kind, entry.target),
         *(entry.reason, entry.outcome, details_text(entry)),
     )
+    await mark(db, conn, entry.request, entry.effect)
 
 
 async def keep_entry(db: Database, entry: AuditEntry) -> None:

@@ -66,6 +66,7 @@ from .look_verbs import LookVerbs
 from .outbox import PostgresOutbox
 from .purge_verbs import PurgeVerbs
 from .queues import QueueVerbs
+from .request_verbs import RequestVerbs
 from .run_verbs import RunVerbs
 from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
@@ -73,7 +74,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(ActionVerbs, LimitVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs):
+class PostgresDriver(ActionVerbs, LimitVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs, RequestVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.

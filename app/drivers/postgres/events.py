@@ -7,9 +7,11 @@ other. Under it numbers are drawn, so the events of a key are numbered in the or
 from __future__ import annotations
 
 from ...domain.event import Emitted, EventId, EventQuery, EventView, NewEvent
+from ...domain.request_claim import RequestClaim, emitted_event
 from ..protocol import Wake
 from .database import Database, Raw
 from .notify import notify
+from .requests import mark
 from .resolve import RESOLVE
 from .rows import plain
 from .run_locks import event_lock, looking, take
@@ -49,8 +51,12 @@ where tenant = $1 and name = $2 and key = $3 and seq < coalesce($4::bigint, 9223
 order by tenant desc, name desc, key desc, seq desc limit $5"""
 
 
-async def emit(db: Database, event: NewEvent) -> Emitted:
-    """Store an event and end the waits it matches; repeating the same id changes nothing."""
+async def emit(db: Database, event: NewEvent, claim: RequestClaim | None = None) -> Emitted:
+    """Store an event and end the waits it matches; repeating the same id changes nothing.
+
+    Raises:
+        IdempotencyInFlight: the request that asks for it is done by somebody else.
+    """
     key = event.tenant, event.name, event.key
 
     async def once(conn: Raw) -> tuple[Emitted, int]:
@@ -58,10 +64,12 @@ async def emit(db: Database, event: NewEvent) -> Emitted:
             await take(conn, (event_lock(db, *key),))
             await conn.fetch(db.in_schema(WAITERS), *key)
             row = await conn.fetchrow(db.in_schema(EMIT), *key, event.id, event.payload, event.emitted_by)
-            if row is not None:
-                return Emitted(id=event.id, matched=row["matched"]), row["woken"]
-            matched = await conn.fetchval(db.in_schema(_MATCHED), event.id)
-            return Emitted(id=event.id, matched=matched, is_repeated=True), 0
+            if row is None:
+                matched = await conn.fetchval(db.in_schema(_MATCHED), event.id)
+                return Emitted(id=event.id, matched=matched, is_repeated=True), 0
+            emitted = Emitted(id=event.id, matched=row["matched"])
+            await mark(db, conn, claim, emitted_event(emitted))
+            return emitted, row["woken"]
 
     emitted, woken = await db.run(once)
     if woken:

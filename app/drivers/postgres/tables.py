@@ -30,6 +30,7 @@ from .tables_audit import add_audit
 from .tables_bulk import add_bulk
 from .tables_keys import add_keys
 from .tables_limits import add_limits
+from .tables_requests import add_requests
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
 
@@ -55,6 +56,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     add_bulk(meta)
     add_keys(meta)
     add_limits(meta)
+    add_requests(meta)
     return meta
 
 
