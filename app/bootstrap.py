@@ -36,6 +36,7 @@ from .control.outbox import OutboxControl
 from .control.purge import PurgeControl
 from .control.queues import QueueControl
 from .control.refusals import Refusals
+from .control.requests import RequestControl
 from .control.runs import RunControl
 from .control.schedules import ScheduleControl
 from .control.staged import StagedIds
@@ -235,6 +236,7 @@ def build_services(
         purge=PurgeControl(driver),
         outbox=OutboxControl(outbox, driver=driver),
         audit=AuditControl(driver),
+        requests=RequestControl(driver),
         bulk=BulkControl(bulk_of(driver), telemetry=telemetry),
         schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,

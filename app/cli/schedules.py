@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..domain.audit import Acting
 from ..domain.errors import ScheduleInvalid
 from .acting import Reason, actor
 from .durations import instant
@@ -87,7 +88,9 @@ def trigger(name: _Name, *, reason: Reason = None, as_json: _Json = False, db: _
     """Enqueue the job of a schedule now; its next times stay."""
     from ..control.schedules import occurrence_document
 
-    decided = with_schedules(db, lambda control: control.fire(name, by=actor(), tenant=None, reason=reason))
+    decided = with_schedules(
+        db, lambda control: control.fire(name, by=Acting(actor=actor(), reason=reason), tenant=None)
+    )
     if as_json:
         _print_json(occurrence_document(decided))
     else:

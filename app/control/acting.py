@@ -12,6 +12,7 @@ from uuid_utils.compat import uuid7
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.job import JobId
+from ..domain.request_claim import Effect
 
 
 def entry_of(
@@ -37,6 +38,11 @@ def entry_of(
         request=by.request,
         details={name: value for name, value in (details or {}).items() if value is not None},
     )
+
+
+def done_before(by: Acting | None) -> Effect | None:
+    """Give what an earlier try of the same request has done: then only its answer is to be given again."""
+    return None if by is None else by.effect
 
 
 def on_job(by: Acting | None, action: Action, job_id: JobId, **details: object) -> AuditEntry | None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
+from uuid import UUID
 
 from ..domain.audit import Acting, Action
 from ..domain.edit import JobPatch, RunNowVerdict
@@ -29,7 +30,7 @@ from ..jobs.jobtype import JobType, JobTypes
 from ..jobs.request import OLDEST_RUN_AT, refuse_request
 from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
-from .acting import on_job
+from .acting import done_before, on_job
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
 
 AnswerT = TypeVar("AnswerT")
@@ -57,7 +58,8 @@ class JobActions(ABC):
         async def cancel() -> CancelVerdict:
             return await self._driver.cancel(job_id, reason=reason, tenant=tenant, audit=audit)
 
-        verdict = await self.on(job_id, tenant, cancel)
+        done = done_before(by)
+        verdict = await self.on(job_id, tenant, cancel) if done is None else CancelVerdict(done.outcome)
         return verdict, await self.describe(job_id, tenant=tenant)
 
     async def retry(
@@ -86,7 +88,8 @@ class JobActions(ABC):
         async def retry() -> None:
             await self._driver.retry(job_id, mode=mode, from_step=from_step, tenant=tenant, audit=audit)
 
-        await self.on(job_id, tenant, retry)
+        if done_before(by) is None:
+            await self.on(job_id, tenant, retry)
         return await self.describe(job_id, tenant=tenant)
 
     async def run_now(
@@ -100,6 +103,9 @@ class JobActions(ABC):
             JobNotFound: there is none to be seen.
             JobStateConflict: it waits for no time.
         """
+        done = done_before(by)
+        if done is not None:
+            return RunNowVerdict(done.details["verdict"]), await self.describe(job_id, tenant=tenant)
         audit = on_job(by, Action.JOB_RUN_NOW, job_id)
         verdict = await self.on(job_id, tenant, lambda: self._driver.run_now(job_id, tenant=tenant, audit=audit))
         return verdict, await self.describe(job_id, tenant=tenant)
@@ -129,7 +135,8 @@ class JobActions(ABC):
         async def change() -> None:
             await self._driver.patch(job_id, wanted, versions=versions, tenant=tenant, audit=audit)
 
-        await self.on(job_id, tenant, change)
+        if done_before(by) is None:
+            await self.on(job_id, tenant, change)
         return await self.describe(job_id, tenant=tenant)
 
     async def delete(
@@ -152,7 +159,8 @@ class JobActions(ABC):
         async def delete() -> None:
             await self._driver.delete(job_id, versions=versions, tenant=tenant, audit=audit)
 
-        await self.on(job_id, tenant, delete)
+        if done_before(by) is None:
+            await self.on(job_id, tenant, delete)
 
     async def duplicate(
         self,
@@ -176,6 +184,9 @@ class JobActions(ABC):
             Forbidden: the changed payload belongs to another tenant.
             JobDuplicate: a job has its key; IdempotencyMismatch: for another payload.
         """
+        done = done_before(by)
+        if done is not None:
+            return await self.describe(JobId(UUID(done.details["new_id"])), tenant=tenant)
         view = await self.describe(job_id, tenant=tenant)
         published = await self._catalogue.find(view.name)
         if published is None:

@@ -38,7 +38,7 @@ from ..jobs.admission import wall_clock
 from ..jobs.request import OLDEST_RUN_AT
 from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
-from .acting import entry_of
+from .acting import done_before, entry_of
 from .bulk_documents import selector_document
 
 
@@ -104,6 +104,9 @@ class BulkControl:
             RequestInvalid: the request means nothing that could be done (detail `pointer`), or too many jobs.
             CountChanged: another number of jobs fits than was expected (details `expected`, `count`).
         """
+        done = done_before(request.by)
+        if done is not None and done.target is not None:
+            return await self._view(BulkId(UUID(done.target)), None)
         bulk = await self._new(request)
         details = {"action": bulk.action.value, "priority": bulk.priority, "run_at": bulk.run_at}
         selected = selector_document(bulk.jobs, len(bulk.ids or ()), tenant=bulk.tenant)

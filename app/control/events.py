@@ -15,6 +15,7 @@ from ..domain.errors import RequestInvalid
 from ..domain.event import Emitted, EventId, EventQuery, EventView, NewEvent
 from ..domain.job import DEFAULT_TENANT, NAME_PATTERN
 from ..domain.json_text import DEFAULT, JsonLimits, decode
+from ..domain.request_claim import RequestClaim, event_of
 from ..domain.text import is_printable, printable_key
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
@@ -31,11 +32,19 @@ class EventControl:
         self._new_id = new_id
 
     async def emit(
-        self, name: str, key: str, payload: str = "null", *, tenant: str | None = None, by: str | None = None
+        self,
+        name: str,
+        key: str,
+        payload: str = "null",
+        *,
+        tenant: str | None = None,
+        by: str | None = None,
+        claim: RequestClaim | None = None,
     ) -> Emitted:
         """Store an event and end the waits it matches, durable when this returns; says how many there were.
 
-        `payload` is JSON text, kept and given to the runs as it is. Without a tenant it is of the default one.
+        `payload` is JSON text, kept and given to the runs as it is. Without a tenant it is of the default one. `claim`
+        is the request that asks for it, marked in the same commit.
 
         Raises:
             RequestInvalid: the name, the key or the tenant (detail `pointer`).
@@ -51,7 +60,11 @@ class EventControl:
             payload=payload,
             emitted_by=by,
         )
-        return await until_known(lambda: self._driver.emit(event))
+        if claim is None:
+            return await until_known(lambda: self._driver.emit(event))
+        if claim.effect is not None:
+            return event_of(claim.effect)
+        return await until_known(lambda: self._driver.emit_once(event, claim))
 
     async def list(self, query: EventQuery) -> tuple[EventView, ...]:
         """Give stored events, newest first."""

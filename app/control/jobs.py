@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from ..domain.errors import Forbidden, JobNotFound, JobUnknown
+from ..domain.errors import Forbidden, JobNotFound, JobUnknown, OutlastError
 from ..domain.explain import explain
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.reason import Explanation, Situation
+from ..domain.request_claim import RequestClaim, jobs_of
 from ..domain.snapshot import AttemptView, JobPage, JobView
 from ..domain.state import TERMINAL
 from ..drivers.protocol import JobDriver
@@ -71,9 +72,14 @@ class JobControl(JobActions):
         self._types = JobTypes()
 
     async def enqueue(
-        self, request: EnqueueRequest, *, tenant: str | None, check_queue: Callable[[str], object] = _any
+        self,
+        request: EnqueueRequest,
+        *,
+        tenant: str | None,
+        check_queue: Callable[[str], object] = _any,
+        claim: RequestClaim | None = None,
     ) -> Placed:
-        """Admit and store one job, durable when this returns.
+        """Admit and store one job, durable when this returns; with the mark of the request that asks for it.
 
         Raises:
             JobUnknown: nobody has published the name, or its key or tenant cannot be evaluated here.
@@ -81,14 +87,10 @@ class JobControl(JobActions):
             Forbidden: the job belongs to a tenant the caller may not act for, or `check_queue` refuses its queue.
             JobDuplicate, IdempotencyMismatch: the key is taken.
         """
-        published = await self._catalogue.find(request.name)
-        if published is None:
-            raise JobUnknown(f"no worker has published a job type {request.name!r}", fix=PUBLISH_FIRST)
-        job = self._admission.admit(self._types.of(published), request)
-        if tenant is not None and job.tenant != tenant:
-            raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
-        check_queue(job.queue)
-        answer = await until_known(lambda: self._driver.enqueue(job))
+        job = await self._admitted(request, tenant, check_queue)
+        if claim is not None and claim.effect is not None:
+            return Placed(job=job, answer=jobs_of(claim.effect)[0])
+        answer = await self._stored(job, claim)
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
         return Placed(job=job, answer=answer)
 
@@ -138,6 +140,27 @@ class JobControl(JobActions):
         """Give a job's attempt ledger in order. Raises `JOB_NOT_FOUND`."""
         await self.describe(job_id, tenant=tenant)
         return await self._driver.attempts(job_id, tenant=tenant)
+
+    async def _admitted(
+        self, request: EnqueueRequest, tenant: str | None, check_queue: Callable[[str], object]
+    ) -> NewJob:
+        published = await self._catalogue.find(request.name)
+        if published is None:
+            raise JobUnknown(f"no worker has published a job type {request.name!r}", fix=PUBLISH_FIRST)
+        job = self._admission.admit(self._types.of(published), request)
+        if tenant is not None and job.tenant != tenant:
+            raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
+        check_queue(job.queue)
+        return job
+
+    async def _stored(self, job: NewJob, claim: RequestClaim | None) -> Enqueued:
+        if claim is None:
+            return await until_known(lambda: self._driver.enqueue(job))
+        try:
+            return (await until_known(lambda: self._driver.enqueue_once((job,), claim)))[0]
+        except OutlastError as error:
+            error.details.pop("index", None)  # there is no batch to count in
+            raise
 
     async def on(self, job_id: JobId, tenant: str | None, verb: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         """Do something with one job; where there is none, say why: the id may be one that was given out at staging.

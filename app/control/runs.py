@@ -19,7 +19,7 @@ from ..domain.snapshot import JobView
 from ..domain.step import RunView
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
-from .acting import on_job
+from .acting import done_before, on_job
 from .changes import Follower, News, Position, look_at
 from .jobs import JobControl, job_not_found
 from .streams import JobStream, JobStreams
@@ -74,6 +74,9 @@ class RunControl:
             JobNotFound: there is none to be seen.
             NotFound: its run has not recorded the step.
         """
+        done = done_before(by)
+        if done is not None:
+            return await self.jobs.describe(JobId(UUID(done.details["new_id"])), tenant=tenant)
         new_id = JobId(self._new_id())
         audit = on_job(by, Action.JOB_FORK, job_id, new_id=str(new_id), from_step=from_step)
 
@@ -91,7 +94,8 @@ class RunControl:
             JobStateConflict: it is not held.
         """
         audit = on_job(by, Action.JOB_RELEASE, job_id)
-        await self.jobs.on(job_id, tenant, lambda: self._driver.release_held(job_id, tenant=tenant, audit=audit))
+        if done_before(by) is None:
+            await self.jobs.on(job_id, tenant, lambda: self._driver.release_held(job_id, tenant=tenant, audit=audit))
         return await self.jobs.describe(job_id, tenant=tenant)
 
     async def stream(

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, JobUnknown, NotFound, NotImplementedYet, OutlastError
-from ..domain.schedule import Decided, OccurrenceView, ScheduleView
+from ..domain.job import JobId
+from ..domain.request_claim import Effect
+from ..domain.schedule import WHY_DEDUPED, Decided, OccurrenceOutcome, OccurrenceView, ScheduleView
 from ..drivers.schedules import ScheduleStore
 from ..jobs.admission import Admission
 from ..jobs.cron import Cron, cron_of
 from ..jobs.jobtype import JobTypes
 from ..jobs.schedule import ScheduledJob
-from .acting import entry_of
+from .acting import done_before, entry_of
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .render import Document, raw
 
@@ -65,7 +68,7 @@ class ScheduleControl:
         """Let it fire again from now on; nothing is caught up. Raises `NOT_FOUND`."""
         await self._given().resume(name, audit=_entry(Action.SCHEDULE_RESUME, name, by=by, reason=reason))
 
-    async def fire(self, name: str, *, by: str, tenant: str | None, reason: str | None = None) -> Decided:
+    async def fire(self, name: str, *, by: Acting, tenant: str | None) -> Decided:
         """Enqueue a job of a schedule now, also while it is paused; durable when this returns.
 
         Raises:
@@ -74,6 +77,9 @@ class ScheduleControl:
             Forbidden: the job belongs to a tenant the caller may not act for.
             JobDuplicate, IdempotencyMismatch: its key is taken.
         """
+        done = done_before(by)
+        if done is not None:
+            return _decided(done)
         view = await self._view(name)
         scheduled = ScheduledJob(name=name, document=view.document)
         published = await self._catalogue.find(scheduled.content["job"])
@@ -84,8 +90,8 @@ class ScheduleControl:
         job = scheduled.new_job(self._types.of(published), self._admission)
         if tenant is not None and job.tenant != tenant:
             raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
-        audit = _entry(Action.SCHEDULE_FIRE, name, by=by, reason=reason)
-        return await self._given().fire(name, job, by=by, audit=audit)
+        audit = entry_of(by, Action.SCHEDULE_FIRE, Target.SCHEDULE, name)
+        return await self._given().fire(name, job, by=by.actor, audit=audit)
 
     async def preview(self, cron: str, tz: str, *, count: int, after: datetime | None) -> Document:
         """Say what an expression means and when it holds next, after now or another instant.
@@ -122,6 +128,17 @@ class ScheduleControl:
 
 def _entry(action: Action, name: str, *, by: str, reason: str | None) -> AuditEntry | None:
     return entry_of(Acting(actor=by, reason=reason), action, Target.SCHEDULE, name)
+
+
+def _decided(done: Effect) -> Decided:
+    """Give the answer an earlier try of the same request had."""
+    outcome = OccurrenceOutcome(done.outcome)
+    return Decided(
+        at=datetime.fromisoformat(done.details["at"]),
+        outcome=outcome,
+        why=None if outcome is OccurrenceOutcome.FIRED else WHY_DEDUPED,
+        job_id=JobId(UUID(done.details["job_id"])),
+    )
 
 
 def preview_document(cron: str, tz: str, *, count: int, after: datetime) -> Document:

@@ -82,7 +82,7 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RunStore, Protocol, RequestStore):
+class JobDriver(ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RequestStore, RunStore, Protocol):
     """A store of jobs, and of the workers that run them."""
 
     @property

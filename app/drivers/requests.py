@@ -1,8 +1,8 @@
 """The part of the store protocol that is about requests with a key of their own: the `Idempotency-Key` of HTTP.
 
 A request is claimed, done, and answered. What it does is marked in its own commit, fenced by the claim: verbs with a
-row of the audit mark it with that row (`AuditEntry.request`), the two here by themselves. Whoever claims a request whose
-effect is marked only gives the answer again.
+row of the audit mark it with that row (`AuditEntry.request`), the two here by themselves. Whoever claims a request
+whose effect is marked only gives the answer again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from ..domain.errors import MediaUnsupported, NotImplementedYet, PayloadTooLarge, RequestInvalid
+from ..domain.errors import MediaUnsupported, PayloadTooLarge, RequestInvalid
 from ..domain.json_text import DEFAULT, JsonLimits, decode, members, read_text
 from .framework import body_errors, refusal
 from .problems import STATUS_DETAIL
@@ -34,10 +34,11 @@ _REQUEST_TIMEOUT = 408
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A JSON object: its members decoded, and as the text they were sent as."""
+    """A JSON object: its members decoded, and as the text they were sent as; and the bytes of all of it."""
 
     values: Mapping[str, object] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    raw: bytes = b""
 
     def parse(self, model: type[ModelT]) -> ModelT:
         """Check the members against a strict model. Raises `REQUEST_INVALID` with a pointer per field."""
@@ -67,15 +68,6 @@ async def read_optional_body(request: Request, *, payload_max_bytes: int) -> Bod
     if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
         return Body()
     return await read_body(request, payload_max_bytes=payload_max_bytes)
-
-
-def refuse_request_key(request: Request) -> None:
-    """Refuse the header that promises a repeated request its first answer: nothing here would keep the promise."""
-    if "idempotency-key" in request.headers:
-        raise NotImplementedYet(
-            "the Idempotency-Key header is not built yet",
-            fix="leave it out; the field idempotency_key makes repeating an enqueue safe, and other actions always are",
-        )
 
 
 def _check_media(request: Request) -> None:
@@ -119,7 +111,7 @@ def _parse(raw: bytes, limit: int) -> Body:
             fix='send an object, for example {"name": "…", "payload": {}}',
             errors=[{"in": "body", "pointer": "", "detail": "must be an object"}],
         )
-    return Body(values=values, texts=members(text))
+    return Body(values=values, texts=members(text), raw=raw)
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

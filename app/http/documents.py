@@ -96,8 +96,10 @@ PREFER = _header("Prefer", "RFC 7240. `wait=N`: hold the answer up to N seconds 
 }
 TRACEPARENT = _header("traceparent", "W3C trace context; kept with the job.")
 IDEMPOTENCY_KEY = _header(
-    "Idempotency-Key", "Not built yet: a request with it is refused with `NOT_IMPLEMENTED`. Use `idempotency_key`."
-)
+    "Idempotency-Key",
+    "Makes repeating the request safe: within 24 hours the same key gives the first answer again, with"
+    " `Idempotency-Replayed: true`, and nothing is done twice. A quoted string of at most 255 characters.",
+) | {"example": '"8e03978e-40d5-43dd-bc93-6894a57f9324"'}
 LAST_EVENT_ID = _header(
     "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )

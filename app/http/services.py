@@ -26,6 +26,7 @@ from ..control.limits import LimitControl
 from ..control.outbox import OutboxControl
 from ..control.purge import PurgeControl
 from ..control.queues import QueueControl
+from ..control.requests import RequestControl
 from ..control.runs import RunControl
 from ..control.schedules import ScheduleControl
 from ..control.streams import JobStreams
@@ -49,6 +50,7 @@ class HttpServices:
     outbox: OutboxControl
     purge: PurgeControl
     audit: AuditControl
+    requests: RequestControl
     bulk: BulkControl
     schedules: ScheduleControl
     catalogue: TypeCatalogue

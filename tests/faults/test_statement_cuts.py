@@ -37,6 +37,7 @@ from tests.faults.cuts import (
     purges,
     queues,
     repairs,
+    requests,
     runs,
     schedules,
     settle,
@@ -72,6 +73,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "actions": actions.OPERATIONS,
     "bulk": bulk.OPERATIONS,
     "keys": keys.OPERATIONS,
+    "requests": requests.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -95,10 +97,11 @@ _CELLS = {
     "actions": 260,
     "bulk": 300,
     "keys": 50,
+    "requests": 56,
 }
 _MODULES = (
     *(actions, bulk, ends, enqueue, heart, limits, keys, outbox, purges, queues),
-    *(repairs, runs, schedules, settle, upkeep, waits, worker),
+    *(repairs, requests, runs, schedules, settle, upkeep, waits, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {

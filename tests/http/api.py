@@ -29,6 +29,7 @@ from app.control.outbox import OutboxControl
 from app.control.purge import PurgeControl
 from app.control.queues import QueueControl
 from app.control.refusals import Refusals
+from app.control.requests import RequestControl
 from app.control.runs import RunControl
 from app.control.schedules import ScheduleControl
 from app.control.staged import StagedIds
@@ -112,6 +113,7 @@ class Api:
                 "purge": PurgeControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
                 "audit": AuditControl(env.driver),
+                "requests": RequestControl(env.driver),
                 "bulk": BulkControl(bulk_of(env.driver), telemetry=self.telemetry, now=env.now),
                 "limits": LimitControl(env.driver),
                 "schedules": ScheduleControl(

@@ -81,8 +81,4 @@ async def test_what_actions_do_not_know_is_refused(api: Api) -> None:
     assert code_of(await api.client.post(f"{path}/cancel", json={"why": "x"})) == (422, "REQUEST_INVALID")
     assert code_of(await api.client.post(f"{path}/release", json={"x": 1})) == (422, "REQUEST_INVALID")
     assert code_of(await api.client.post("/v1/queues/default/resume", json={"x": 1})) == (422, "REQUEST_INVALID")
-    actions = [f"{path}/{action}" for action in ("cancel", "retry", "fork", "release")]
-    for each in (*actions, "/v1/queues/a/pause", "/v1/queues/a/resume", "/v1/events"):
-        response = await api.client.post(each, headers={"Idempotency-Key": '"k"'})
-        assert code_of(response) == (501, "NOT_IMPLEMENTED")
     assert (await api.get(job))["state"] == "ready"

@@ -223,10 +223,6 @@ async def test_what_is_not_built_is_refused_and_not_dropped(api: Api) -> None:
     callback = {"url": "https://example.com", "secret_id": "s", "events": ["done"]}
     response = await api.client.post("/v1/jobs", json={"name": NAME, "payload": {}, "callback": callback})
     assert code_of(response) == (501, "NOT_IMPLEMENTED")
-    response = await api.client.post(
-        "/v1/jobs", json={"name": NAME, "payload": {}}, headers={"Idempotency-Key": '"abc"'}
-    )
-    assert code_of(response) == (501, "NOT_IMPLEMENTED")
     assert (await api.client.get("/v1/jobs")).json()["items"] == []
 
 

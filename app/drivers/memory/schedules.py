@@ -120,7 +120,11 @@ class MemorySchedules:
                 at += timedelta(microseconds=1)
             decided = replace(decided, at=at)
             rows[at] = _row(decided, now, by=by)
-            told = None if audit is None else audit.came_to(decided.outcome, job_id=decided.job_id)
+            told = (
+                None
+                if audit is None
+                else audit.came_to(decided.outcome, at=decided.at.isoformat(), job_id=decided.job_id)
+            )
             keep(self._store, told, now)
             return decided
 

@@ -40,7 +40,9 @@ returning effect"""
 
 _FIND = "select fingerprint = $2 as is_same, status, headers, body from outlast.request where id = $1"
 
-_MARK = "update outlast.request set effect = coalesce(effect, $3) where id = $1 and holder = $2"
+# The same effect once more is the same commit, repeated because its reply was lost.
+_MARK = """
+update outlast.request set effect = $3 where id = $1 and holder = $2 and (effect is null or effect = $3)"""
 
 _ANSWER = """
 update outlast.request set status = $3, headers = $4, body = $5

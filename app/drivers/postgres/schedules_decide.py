@@ -107,7 +107,13 @@ async def fire(db: Database, name: str, job: NewJob, *, by: str, audit: AuditEnt
             last: datetime = await conn.fetchval(db.in_schema(_AT), name, least - _MICROSECOND)
             decided = replace(_answered(answer, least), at=last + _MICROSECOND)
             await _keep(db, conn, name, [decided], by=by)
-            await keep(db, conn, None if audit is None else audit.came_to(decided.outcome, job_id=decided.job_id))
+            await keep(
+                db,
+                conn,
+                None
+                if audit is None
+                else audit.came_to(decided.outcome, at=decided.at.isoformat(), job_id=decided.job_id),
+            )
             return decided
 
     decided = await _repeated(db, once)

@@ -1,4 +1,4 @@
-"""The table of requests with a key of their own as SQLAlchemy metadata. A part of `tables`, apart as no job needs it."""
+"""The table of requests with a key of their own as SQLAlchemy metadata. Apart from `tables`: no job needs it."""
 
 from __future__ import annotations
 

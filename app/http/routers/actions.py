@@ -5,19 +5,19 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ...domain.audit import Acting
 from ...domain.step import RetryMode
 from ..answers import CancelledJob, Job
-from ..body import read_optional_body, refuse_request_key
+from ..body import read_optional_body
 from ..caller import Operator
 from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, JOB_ID, answer, body, problems
+from ..once import OnceRoute, acting
 from ..replies import etag_of, reply, reply_job, root_of, shown_job
 from ..requests import CancelBody, ForkBody, RetryBody
 from ..requests_actions import ReasonBody
 from ..services import Services
 from .jobs import job_to_act_on
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=OnceRoute)
 
 
 @router.post(
@@ -38,9 +38,8 @@ router = APIRouter(tags=["jobs"])
 )
 async def cancel_job(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
     """End a job for good. A body that runs is told at its worker's next heartbeat or sooner. Repeating it is safe."""
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    by = Acting(actor=identity.name, reason=sent.parse(CancelBody).reason)
+    by = await acting(request, services, identity, sent, sent.parse(CancelBody).reason)
     reason = by.reason or f"cancelled by {identity.name}"
     verdict, view = await services.jobs.cancel(
         await job_to_act_on(services, identity, job_id), reason=reason, tenant=identity.tenant, by=by
@@ -70,7 +69,6 @@ async def retry_job(request: Request, job_id: str, services: Services, identity:
     Its run goes on from what is recorded; with `from_step` from before that step; with mode `fresh` as a new run. A
     held job is retried fresh or from a step, or released.
     """
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(RetryBody)
     view = await services.jobs.retry(
@@ -78,7 +76,7 @@ async def retry_job(request: Request, job_id: str, services: Services, identity:
         mode=RetryMode(asked.mode),
         from_step=asked.from_step,
         tenant=identity.tenant,
-        by=Acting(actor=identity.name, reason=asked.reason),
+        by=await acting(request, services, identity, sent, asked.reason),
     )
     return reply_job(request, identity, view)
 
@@ -104,10 +102,9 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
     The old job, in whatever state, stays as it is and becomes the new one's parent; the new one has no idempotency key.
     Every request makes another job.
     """
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(ForkBody)
-    by = Acting(actor=identity.name, reason=asked.reason)
+    by = await acting(request, services, identity, sent, asked.reason)
     view = await services.runs.fork(
         await job_to_act_on(services, identity, job_id), from_step=asked.from_step, tenant=identity.tenant, by=by
     )
@@ -126,8 +123,7 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
 )
 async def release_job(request: Request, job_id: str, services: Services, identity: Operator) -> Response:
     """Make a held job ready for code of any version, its run as it is: for code that has been mended meanwhile."""
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
+    by = await acting(request, services, identity, sent, sent.parse(ReasonBody).reason)
     view = await services.runs.release(await job_to_act_on(services, identity, job_id), tenant=identity.tenant, by=by)
     return reply_job(request, identity, view)

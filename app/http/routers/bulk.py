@@ -9,22 +9,22 @@ from starlette.responses import Response
 
 from ...control.bulk import BulkRequest, BulkShown
 from ...control.bulk_documents import bulk_document, count_document, item_document, notice_of
-from ...domain.audit import Acting
 from ...domain.bulk import BulkAction, BulkId, unknown_operation
 from ...domain.job import JobId
 from ...domain.text import read_uuid
 from ..answers_bulk import BulkCount, BulkJobList, BulkOperation, BulkOperationList
-from ..body import read_body, read_optional_body, refuse_request_key
+from ..body import read_body, read_optional_body
 from ..caller import Operator, Reader, visible_tenant
 from ..cursor import read_cursor, write_cursor
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
+from ..once import OnceRoute, acting
 from ..replies import reply, root_of
 from ..requests_actions import ReasonBody
 from ..requests_bulk import BulkBody, BulkItemParams, BulkListParams
 from ..services import Services
 
-router = APIRouter(tags=["bulk operations"])
+router = APIRouter(tags=["bulk operations"], route_class=OnceRoute)
 
 _ID = "0198c0f5-2a3b-7c4d-9e5f-6a7b8c9d0e1f"
 _PATH = f"/v1/bulk-operations/{_ID}"
@@ -119,7 +119,6 @@ async def create_bulk_operation(request: Request, services: Services, identity: 
     Jobs that change before their turn comes are left alone and reported. With `expected_count`, another number of jobs
     is refused (`COUNT_CHANGED`). Every job that something was done to has a row in the audit.
     """
-    refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(BulkBody)
     fields = asked.selector.filter
@@ -129,7 +128,7 @@ async def create_bulk_operation(request: Request, services: Services, identity: 
         identity.check_queue(fields.queue)
     wanted = BulkRequest(
         action=BulkAction(asked.action),
-        by=Acting(actor=identity.name, reason=asked.reason),
+        by=await acting(request, services, identity, sent, asked.reason),
         ids=None if asked.selector.ids is None else [JobId(each) for each in asked.selector.ids],
         jobs=None if fields is None else fields.jobs(),
         tenant=visible_tenant(identity, None if fields is None else fields.tenant),
@@ -236,15 +235,14 @@ async def list_bulk_operation_items(
 )
 async def abort_bulk_operation(request: Request, bulk_id: str, services: Services, identity: Operator) -> Response:
     """Do nothing more; what is done stays done. Repeating it is safe."""
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
     if identity.queues is not None:
         selected = (await services.bulk.find(_bulk_id(bulk_id), tenant=identity.tenant)).view.jobs
         if selected.queue is None:
             identity.check_every_queue("this operation")
         else:
             identity.check_queue(selected.queue)
+    by = await acting(request, services, identity, sent, sent.parse(ReasonBody).reason)
     return _shown(request, await services.bulk.abort(_bulk_id(bulk_id), by=by, tenant=identity.tenant))
 
 

@@ -8,17 +8,17 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...control.represent_purge import dead_group_document, dead_purge_document
-from ...domain.audit import Acting
 from ...domain.job import JobId
 from ..answers_dead import DeadLetterList, DeadLetterPurge
-from ..body import read_body, refuse_request_key
+from ..body import read_body
 from ..caller import Reader, TenantOperator
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..once import OnceRoute, acting
 from ..replies import reply
 from ..requests import DeadPurgeBody
 from ..services import Services
 
-router = APIRouter(tags=["dead letters"])
+router = APIRouter(tags=["dead letters"], route_class=OnceRoute)
 
 _GROUP = {
     "name": "receipts.send",
@@ -62,7 +62,6 @@ async def purge_dead_letters(request: Request, services: Services, identity: Ten
 
     A request works for a few seconds at most; while `is_complete` is false, send it again with `after`.
     """
-    refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(DeadPurgeBody)
     done = await services.purge.dead(
@@ -71,6 +70,6 @@ async def purge_dead_letters(request: Request, services: Services, identity: Ten
         tenant=identity.tenant,
         after=None if asked.after is None else JobId(asked.after),
         dry=asked.dry_run,
-        by=Acting(actor=identity.name),
+        by=await acting(request, services, identity, sent, None),
     )
     return reply(dead_purge_document(done, dry=asked.dry_run))

@@ -7,16 +7,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ..body import read_optional_body, refuse_request_key
+from ..body import read_optional_body
 from ..caller import ProcessOperator, Reader
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..drain_answers import Drain, DrainView
 from ..framework import refuse_repeated
+from ..once import OnceRoute, claim_of
 from ..replies import reply
 from ..requests import NoBody
 from ..services import Services
 
-router = APIRouter(tags=["drain"])
+router = APIRouter(tags=["drain"], route_class=OnceRoute)
 
 _DRAINING = {
     "state": "draining",
@@ -71,7 +72,7 @@ async def get_drain(
 )
 async def start_drain(request: Request, services: Services, identity: ProcessOperator) -> Response:
     """Begin the drain that SIGTERM begins, or join the one under way."""
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     sent.parse(NoBody)
+    await claim_of(request, services, identity, sent)
     return reply(services.drain.start(by=identity.name, tenant=identity.tenant), status=202)

@@ -7,22 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from ...domain.audit import Acting
 from ...domain.errors import JsonInvalid, PayloadTooLarge
 from ..answers import Job
 from ..answers_audit import RunNowJob
 from ..auth import Identity, Scope
-from ..body import read_body, read_optional_body, refuse_request_key
+from ..body import Body, read_body, read_optional_body
 from ..caller import Needs, Operator, caller_of
 from ..documents import IDEMPOTENCY_KEY, IF_MATCH, IF_MATCH_NEEDED, JOB_EXAMPLE, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
+from ..once import OnceRoute, acting
 from ..preconditions import versions_asked
 from ..replies import etag_of, reply, reply_job, root_of, shown_job
 from ..requests_actions import DeleteParams, DuplicateBody, PatchBody, ReasonBody
 from ..services import Services
 from .jobs import job_to_act_on
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=OnceRoute)
 
 # It makes a job of a payload that the caller gives, which is what a key that enqueues may do.
 _Duplicator = Annotated[Identity, Depends(Needs(Scope.OPERATE, Scope.JOBS_WRITE))]
@@ -46,9 +46,8 @@ async def run_job_now(request: Request, job_id: str, services: Services, identit
 
     Sleeps of a suspended run end as if their time had come. A ready or running job is left alone. Repeating it is safe.
     """
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
+    by = await acting(request, services, identity, sent, sent.parse(ReasonBody).reason)
     verdict, view = await services.jobs.run_now(
         await job_to_act_on(services, identity, job_id), tenant=identity.tenant, by=by
     )
@@ -80,7 +79,6 @@ async def update_job(request: Request, job_id: str, services: Services, identity
     `If-Match` names the version that was looked at: of two callers with the same, one wins. A suspended or held job has
     no time to change.
     """
-    refuse_request_key(request)
     versions = versions_asked(request, is_needed=True)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(PatchBody)
@@ -89,7 +87,7 @@ async def update_job(request: Request, job_id: str, services: Services, identity
         asked.patch(),
         versions=versions,
         tenant=identity.tenant,
-        by=Acting(actor=identity.name, reason=asked.reason),
+        by=await acting(request, services, identity, sent, asked.reason),
     )
     return reply_job(request, identity, view)
 
@@ -111,12 +109,11 @@ async def delete_job(
     Cancel a job first that may still run. Repeating it answers `JOB_NOT_FOUND`.
     """
     refuse_repeated(request)
-    refuse_request_key(request)
     await services.jobs.delete(
         await job_to_act_on(services, identity, job_id),
         versions=versions_asked(request, is_needed=False),
         tenant=identity.tenant,
-        by=Acting(actor=identity.name, reason=params.reason),
+        by=await acting(request, services, identity, Body(), params.reason),
     )
     return Response(status_code=204)
 
@@ -144,7 +141,6 @@ async def duplicate_job(request: Request, job_id: str, services: Services, ident
     It is admitted like any other, so the key that its type makes of its payload must be free; a key that was given to
     the first job alone stays with that. Every request makes another job.
     """
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(DuplicateBody)
     try:
@@ -152,7 +148,7 @@ async def duplicate_job(request: Request, job_id: str, services: Services, ident
             await job_to_act_on(services, identity, job_id),
             input_patch=None if asked.input_patch is None else sent.texts["input_patch"],
             tenant=identity.tenant,
-            by=Acting(actor=identity.name, reason=asked.reason),
+            by=await acting(request, services, identity, sent, asked.reason),
             traceparent=caller_of(request.scope).traceparent,
         )
     except (JsonInvalid, PayloadTooLarge) as exc:  # of the changed payload: the body's own were found while it was read

@@ -20,19 +20,21 @@ from ...domain.errors import (
     RequestInvalid,
 )
 from ...domain.job import JobId
+from ...domain.request_claim import RequestClaim
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL
 from ..answers import EnqueuedJob, EnqueuedReceipt
 from ..auth import Identity
-from ..body import Body, read_body, refuse_request_key
+from ..body import Body, read_body
 from ..caller import Writer, caller_of
 from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, PREFER, TRACEPARENT, answer, body, problems
+from ..once import OnceRoute, claim_of
 from ..prefer import Preferences, read_preferences
 from ..replies import RETRY_AFTER, etag_of, reply, root_of, shown_job
 from ..requests import EnqueueBody
 from ..services import HttpServices, Services
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=OnceRoute)
 
 _EXAMPLES = {
     "now": {"name": "demo.count_lines", "payload": {}},
@@ -62,10 +64,10 @@ _FRESH = JOB_EXAMPLE | {"deduped": False}
 )
 async def enqueue_job(request: Request, services: Services, identity: Writer) -> Response:
     """Store a job, durable when the answer arrives; or give the live job that holds the same key."""
-    refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = _asked(sent, request, identity)
-    placed = await _enqueue(services, asked, identity)
+    claim = await claim_of(request, services, identity, sent)
+    placed = await _enqueue(services, asked, identity, claim)
     preferences = read_preferences(request.headers.getlist("prefer"))
     view = await _settled_view(services, placed, identity, preferences)
     return _answer(request, placed, view, identity, preferences)
@@ -98,9 +100,11 @@ def _asked(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
     )
 
 
-async def _enqueue(services: HttpServices, asked: EnqueueRequest, identity: Identity) -> Placed:
+async def _enqueue(
+    services: HttpServices, asked: EnqueueRequest, identity: Identity, claim: RequestClaim | None
+) -> Placed:
     try:
-        return await services.jobs.enqueue(asked, tenant=identity.tenant, check_queue=identity.check_queue)
+        return await services.jobs.enqueue(asked, tenant=identity.tenant, check_queue=identity.check_queue, claim=claim)
     except PayloadInvalid as exc:
         raise _within_body(exc) from exc
     except (JsonInvalid, PayloadTooLarge) as exc:  # of the payload alone: the body's own were found while it was read

@@ -12,18 +12,19 @@ from ...control.render import Document
 from ...control.run_documents import event_document
 from ...domain.errors import Forbidden, JsonInvalid, PayloadTooLarge
 from ..auth import Identity, Scope
-from ..body import read_body, refuse_request_key
+from ..body import read_body
 from ..caller import EventWriter, Reader, visible_tenant
 from ..cursor import read_number_cursor, write_number_cursor
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..framework import refuse_repeated
+from ..once import OnceRoute, claim_of
 from ..replies import reply, root_of
 from ..requests import EventBody, EventParams
 from ..run_answers import EmittedEvent, EventList
 from ..run_examples import EVENT_ID, EVENTS
 from ..services import Services
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=OnceRoute)
 
 _EXAMPLES = {
     "approval": {"name": "order.approved", "key": "7", "payload": {"by": "anna"}},
@@ -49,13 +50,13 @@ async def emit_event(request: Request, services: Services, identity: EventWriter
     Events are broadcast and kept: a run that comes to wait for it later finds it all the same. Of each run the wait
     that began first is ended. Emitting again is another event.
     """
-    refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     fields = sent.parse(EventBody)
     tenant = _acting_tenant(identity, fields.tenant)
+    claim = await claim_of(request, services, identity, sent)
     try:
         emitted = await services.events.emit(
-            fields.name, fields.key, sent.texts.get("payload", "null"), tenant=tenant, by=identity.name
+            fields.name, fields.key, sent.texts.get("payload", "null"), tenant=tenant, by=identity.name, claim=claim
         )
     except (JsonInvalid, PayloadTooLarge) as exc:  # of the payload alone: the body's own were found while it was read
         pointer = f"/payload{exc.details.get('pointer', '')}"

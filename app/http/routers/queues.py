@@ -8,15 +8,16 @@ from starlette.responses import Response
 from ...control.represent import queue_document
 from ...domain.queue import QueueChange
 from ..answers import Queue, QueueList
-from ..body import read_body, read_optional_body, refuse_request_key
+from ..body import read_body, read_optional_body
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..once import OnceRoute, claim_of
 from ..replies import reply
 from ..requests import QueuePatch, QueuePauseBody
 from ..requests_actions import ReasonBody
 from ..services import Services
 
-router = APIRouter(tags=["queues"])
+router = APIRouter(tags=["queues"], route_class=OnceRoute)
 
 _EXAMPLE = {
     "name": "mail",
@@ -76,9 +77,10 @@ async def get_queue(name: str, services: Services, _identity: Reader) -> Respons
 async def update_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Set how many jobs of a queue may run, and how many it takes in. What is left out stays; null is no limit."""
     identity.check_queue(name)
-    refuse_request_key(request)
-    sent = (await read_body(request, payload_max_bytes=services.payload_max_bytes)).parse(QueuePatch)
-    given = {field: getattr(sent, field) for field in sent.model_fields_set}
+    sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
+    asked = sent.parse(QueuePatch)
+    await claim_of(request, services, identity, sent)
+    given = {field: getattr(asked, field) for field in asked.model_fields_set}
     queue = await services.queues.limit(name, QueueChange(**given), by=identity.name)
     return reply(queue_document(queue))
 
@@ -94,9 +96,9 @@ async def update_queue(request: Request, name: str, services: Services, identity
 async def pause_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Stop workers from taking jobs of this queue; running ones go on. A pause shortens none that stands already."""
     identity.check_queue(name)
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(QueuePauseBody)
+    await claim_of(request, services, identity, sent)
     paused = await services.queues.pause(name, by=identity.name, reason=asked.reason, until=asked.until)
     return reply(queue_document(paused))
 
@@ -113,7 +115,7 @@ async def pause_queue(request: Request, name: str, services: Services, identity:
 async def resume_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Let workers take jobs of this queue again; resuming one that is not paused changes nothing."""
     identity.check_queue(name)
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     reason = sent.parse(ReasonBody).reason
+    await claim_of(request, services, identity, sent)
     return reply(queue_document(await services.queues.resume(name, by=identity.name, reason=reason)))

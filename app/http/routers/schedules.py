@@ -8,18 +8,20 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...control.schedules import occurrence_document
+from ...domain.audit import Acting
 from ..answers_schedules import Decided, Schedule, ScheduleList, SchedulePreview
 from ..auth import Identity, Scope
-from ..body import read_optional_body, refuse_request_key
+from ..body import read_optional_body
 from ..caller import Reader, ScheduleOperator
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
+from ..once import OnceRoute, acting, claim_of
 from ..replies import reply, root_of
 from ..requests import PauseBody, PreviewParams
 from ..requests_actions import ReasonBody
 from ..services import HttpServices, Services
 
-router = APIRouter(tags=["schedules"])
+router = APIRouter(tags=["schedules"], route_class=OnceRoute)
 
 _FIRE = {"at": "2026-11-30T08:30:00Z", "local": "2026-11-30T09:30:00+01:00", "dst": None}
 _DECIDED = {"at": "2026-11-27T08:30:00Z", "outcome": "fired", "why": None, "job_id": JOB_ID}
@@ -127,9 +129,10 @@ async def get_schedule(name: str, services: Services, identity: Reader) -> Respo
 )
 async def pause_schedule(request: Request, name: str, services: Services, identity: ScheduleOperator) -> Response:
     """Skip what comes due from now on; jobs that are there go on. A paused schedule keeps its first pause."""
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    await services.schedules.pause(name, by=identity.name, reason=sent.parse(PauseBody).reason)
+    reason = sent.parse(PauseBody).reason
+    await claim_of(request, services, identity, sent)
+    await services.schedules.pause(name, by=identity.name, reason=reason)
     return await _shown(name, services, identity)
 
 
@@ -144,8 +147,8 @@ async def pause_schedule(request: Request, name: str, services: Services, identi
 )
 async def resume_schedule(request: Request, name: str, services: Services, identity: ScheduleOperator) -> Response:
     """Let a schedule fire again from now on; nothing of the pause is caught up."""
-    reason = await _reason(request, services)
-    await services.schedules.resume(name, by=identity.name, reason=reason)
+    by = await _acting(request, services, identity)
+    await services.schedules.resume(name, by=by.actor, reason=by.reason)
     return await _shown(name, services, identity)
 
 
@@ -165,8 +168,8 @@ async def resume_schedule(request: Request, name: str, services: Services, ident
 )
 async def trigger_schedule(request: Request, name: str, services: Services, identity: ScheduleOperator) -> Response:
     """Enqueue the job of a schedule now, also while it is paused or a job of it runs; its next times stay."""
-    reason = await _reason(request, services)
-    decided = await services.schedules.fire(name, by=identity.name, tenant=identity.tenant, reason=reason)
+    by = await _acting(request, services, identity)
+    decided = await services.schedules.fire(name, by=by, tenant=identity.tenant)
     headers = {"Location": f"{root_of(request)}/v1/jobs/{decided.job_id}"}
     return reply(occurrence_document(decided), status=201 if decided.why is None else 200, headers=headers)
 
@@ -177,7 +180,6 @@ async def _shown(name: str, services: HttpServices, identity: Identity) -> Respo
     )
 
 
-async def _reason(request: Request, services: HttpServices) -> str | None:
-    refuse_request_key(request)
+async def _acting(request: Request, services: HttpServices, identity: Identity) -> Acting:
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    return sent.parse(ReasonBody).reason
+    return await acting(request, services, identity, sent, sent.parse(ReasonBody).reason)

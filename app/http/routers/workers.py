@@ -9,15 +9,16 @@ from ...control.fleet import ASK_ITSELF
 from ...control.represent import worker_document
 from ...domain.errors import DriverUnavailable
 from ..answers import Worker, WorkerList
-from ..body import read_optional_body, refuse_request_key
+from ..body import read_optional_body
 from ..caller import ProcessOperator, Reader
 from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..once import OnceRoute, claim_of
 from ..problems import FIX_DETAIL
 from ..replies import reply
 from ..requests_actions import ReasonBody
 from ..services import Services
 
-router = APIRouter(tags=["workers"])
+router = APIRouter(tags=["workers"], route_class=OnceRoute)
 
 _EXAMPLE = {
     "id": "17",
@@ -69,9 +70,9 @@ async def list_workers(services: Services, _identity: Reader) -> Response:
 )
 async def drain_worker(request: Request, worker_id: str, services: Services, identity: ProcessOperator) -> Response:
     """Ask the worker to drain, wherever it runs; its whole process leaves with it, as after SIGTERM."""
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     reason = sent.parse(ReasonBody).reason
+    await claim_of(request, services, identity, sent)
     try:
         view = await services.fleet.drain(worker_id, by=identity.name, reason=reason)
     except DriverUnavailable as error:
