@@ -7,7 +7,8 @@ one. Called by the HTTP routes and the command line.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -23,6 +24,7 @@ from ..drivers.protocol import JobDriver
 from ..drivers.reading import ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
+from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
 from .actions import JobActions
@@ -93,6 +95,51 @@ class JobControl(JobActions):
         answer = await self._stored(job, claim)
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
         return Placed(job=job, answer=answer)
+
+    async def enqueue_all(
+        self,
+        requests: Sequence[EnqueueRequest],
+        *,
+        tenant: str | None,
+        check_queue: Callable[[str], object] = _any,
+        claim: RequestClaim | None = None,
+    ) -> tuple[Placed, ...]:
+        """Admit and store all jobs or none, in one commit; answers in order.
+
+        Raises:
+            OutlastError: the first refusal, its `index` in the details; as of `enqueue`.
+        """
+        jobs: list[NewJob] = []
+        for index, request in enumerate(requests):
+            try:
+                jobs.append(await self._admitted(request, tenant, check_queue))
+            except OutlastError as error:
+                error.details["index"] = index
+                raise
+        if claim is None:
+            answers = await until_known(lambda: self._driver.enqueue_many(jobs))
+        elif claim.effect is None:
+            answers = await until_known(lambda: self._driver.enqueue_once(jobs, claim))
+        else:
+            answers = jobs_of(claim.effect)
+        return tuple(Placed(job=job, answer=answer) for job, answer in zip(jobs, answers, strict=True))
+
+    async def enqueue_each(
+        self, requests: Sequence[EnqueueRequest], *, tenant: str | None, check_queue: Callable[[str], object] = _any
+    ) -> tuple[Placed | OutlastError, ...]:
+        """Admit and store jobs that do not know each other: what is refused leaves the others stored."""
+        found: dict[int, Placed | OutlastError] = {}
+
+        async def one(index: int, request: EnqueueRequest) -> None:
+            try:
+                found[index] = await self.enqueue(request, tenant=tenant, check_queue=check_queue)
+            except OutlastError as error:
+                found[index] = error
+
+        async with asyncio.TaskGroup() as group:
+            for index, request in enumerate(requests):
+                start_in(group, one(index, request), name=f"outlast.control.enqueue.{index}")
+        return tuple(found[index] for index in range(len(requests)))
 
     async def describe(self, job_id: JobId, *, tenant: str | None) -> JobView:
         """Give one job with payload and result. Raises `JOB_NOT_FOUND`."""

@@ -24,6 +24,7 @@ from .routers import (
     actions,
     api_keys,
     audit,
+    batches,
     bulk,
     dead_letters,
     deploys,
@@ -48,22 +49,9 @@ from .routers import (
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
-    *(
-        job_types,
-        queues,
-        limits,
-        schedules,
-        workers,
-        outbox,
-        audit,
-        api_keys,
-        drain,
-        deploys,
-        doctor,
-        process,
-        problems,
-    ),
+    *(enqueue, batches, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
+    *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys),
+    *(drain, deploys, doctor, process, problems),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"

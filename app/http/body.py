@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from ..domain.errors import MediaUnsupported, PayloadTooLarge, RequestInvalid
+from ..domain.errors import MediaUnsupported, NotImplementedYet, PayloadTooLarge, RequestInvalid
 from ..domain.json_text import DEFAULT, JsonLimits, decode, members, read_text
 from .framework import body_errors, refusal
 from .problems import STATUS_DETAIL
@@ -26,6 +26,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 # Room for the fields around a payload, meta and tags among them.
 ENVELOPE_BYTES = 65_536
 ENVELOPE_NODES = 1_000
+# Of a batch of jobs.
+BATCH_BYTES = 5 * 1024 * 1024
+_BATCH_NODES = 500_000
 _JSON_TYPE = re.compile(r'application/json(?:\s*;\s*charset\s*=\s*"?utf-8"?)?\s*;?', re.IGNORECASE)
 # From the first byte to the last; a client this slow holds a task and a buffer for nothing.
 READ_SECONDS = 30.0
@@ -59,7 +62,21 @@ async def read_body(request: Request, *, payload_max_bytes: int) -> Body:
     """
     _check_media(request)
     limit = payload_max_bytes + ENVELOPE_BYTES
-    return _parse(await _read(request, limit), limit)
+    # A payload at its limits is a member of the body: one level deeper, among a few values more.
+    limits = JsonLimits(max_bytes=limit, max_depth=DEFAULT.max_depth + 1, max_nodes=DEFAULT.max_nodes + ENVELOPE_NODES)
+    return _parse(await _read(request, limit), limits)
+
+
+async def read_batch(request: Request) -> Body:
+    """Read a body that holds many jobs: up to 5 MiB, whose payloads are held to their own limits later. As `read_body`.
+
+    Raises:
+        OutlastError: what `read_body` raises.
+    """
+    _check_media(request)
+    # The payloads are members of objects in an array in the body.
+    limits = JsonLimits(max_bytes=BATCH_BYTES, max_depth=DEFAULT.max_depth + 3, max_nodes=_BATCH_NODES)
+    return _parse(await _read(request, BATCH_BYTES), limits)
 
 
 async def read_optional_body(request: Request, *, payload_max_bytes: int) -> Body:
@@ -68,6 +85,15 @@ async def read_optional_body(request: Request, *, payload_max_bytes: int) -> Bod
     if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
         return Body()
     return await read_body(request, payload_max_bytes=payload_max_bytes)
+
+
+def refuse_request_key(request: Request) -> None:
+    """Refuse a request key where the answer must not be kept: it holds a secret that is shown once."""
+    if "idempotency-key" in request.headers:
+        raise NotImplementedYet(
+            "answers that hold a secret are not kept, so Idempotency-Key cannot be honoured here",
+            fix="leave it out; when an answer was lost, list the keys and revoke the one nobody has the secret of",
+        )
 
 
 def _check_media(request: Request) -> None:
@@ -100,9 +126,7 @@ async def _read(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _parse(raw: bytes, limit: int) -> Body:
-    # A payload at its limits is a member of the body: one level deeper, among a few values more.
-    limits = JsonLimits(max_bytes=limit, max_depth=DEFAULT.max_depth + 1, max_nodes=DEFAULT.max_nodes + ENVELOPE_NODES)
+def _parse(raw: bytes, limits: JsonLimits) -> Body:
     text = read_text(raw, limits=limits)
     values = decode(text, limits=limits)
     if not isinstance(values, dict):

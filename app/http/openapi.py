@@ -32,6 +32,7 @@ from .requests import (
     RetryBody,
 )
 from .requests_actions import DuplicateBody, PatchBody, ReasonBody
+from .requests_batch import BatchBody
 from .requests_bulk import BulkBody
 from .requests_keys import KeyBody, RotateBody
 from .run_answers import StreamedEvents
@@ -39,7 +40,7 @@ from .run_answers import StreamedEvents
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
-    *(DeadPurgeBody, LimitBody, KeyBody, RotateBody),
+    *(DeadPurgeBody, LimitBody, KeyBody, RotateBody, BatchBody),
 )
 _TAGS = (
     {

@@ -65,7 +65,7 @@ _FRESH = JOB_EXAMPLE | {"deduped": False}
 async def enqueue_job(request: Request, services: Services, identity: Writer) -> Response:
     """Store a job, durable when the answer arrives; or give the live job that holds the same key."""
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
-    asked = _asked(sent, request, identity)
+    asked = asked_of(sent, request, identity)
     claim = await claim_of(request, services, identity, sent)
     placed = await _enqueue(services, asked, identity, claim)
     preferences = read_preferences(request.headers.getlist("prefer"))
@@ -73,7 +73,8 @@ async def enqueue_job(request: Request, services: Services, identity: Writer) ->
     return _answer(request, placed, view, identity, preferences)
 
 
-def _asked(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
+def asked_of(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
+    """Give what a body asks for. Raises `REQUEST_INVALID` with a pointer per field, `NOT_IMPLEMENTED`."""
     if sent.values.get("callback") is not None:
         raise NotImplementedYet(
             "callbacks are not built yet", fix="leave `callback` out and wait with `Prefer: wait=N`"
@@ -105,12 +106,21 @@ async def _enqueue(
 ) -> Placed:
     try:
         return await services.jobs.enqueue(asked, tenant=identity.tenant, check_queue=identity.check_queue, claim=claim)
-    except PayloadInvalid as exc:
-        raise _within_body(exc) from exc
-    except (JsonInvalid, PayloadTooLarge) as exc:  # of the payload alone: the body's own were found while it was read
-        raise type(exc)(exc.cause, fix=exc.fix, **exc.details | {"pointer": _in_payload(exc)}) from exc
-    except RequestInvalid as exc:
-        raise _as_sent(exc) from exc
+    except OutlastError as exc:
+        raise as_sent(exc) from exc
+
+
+def as_sent(error: OutlastError) -> OutlastError:
+    """Let what an enqueue was refused for point into the body that was sent, and name its fields as they are there."""
+    match error:
+        case PayloadInvalid():
+            return _within_body(error)
+        case JsonInvalid() | PayloadTooLarge():  # of the payload alone: the body's own were found while it was read
+            return type(error)(error.cause, fix=error.fix, **error.details | {"pointer": _in_payload(error)})
+        case RequestInvalid():
+            return _as_sent(error)
+        case _:
+            return error
 
 
 def _within_body(error: PayloadInvalid) -> PayloadInvalid:
