@@ -18,7 +18,7 @@ from ..domain.explain import explain
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.reason import Explanation, Situation
 from ..domain.request_claim import RequestClaim, jobs_of
-from ..domain.snapshot import AttemptView, JobPage, JobView
+from ..domain.snapshot import AttemptView, JobCount, JobPage, JobView
 from ..domain.state import TERMINAL
 from ..drivers.protocol import JobDriver
 from ..drivers.reading import ListQuery
@@ -182,6 +182,10 @@ class JobControl(JobActions):
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs, newest first, without payloads and results."""
         return await self._driver.list(query)
+
+    async def count(self, query: ListQuery) -> JobCount:
+        """Count the jobs that fit, up to 10,000."""
+        return await self._driver.count_jobs(query)
 
     async def attempts(self, job_id: JobId, *, tenant: str | None) -> tuple[AttemptView, ...]:
         """Give a job's attempt ledger in order. Raises `JOB_NOT_FOUND`."""

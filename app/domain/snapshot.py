@@ -88,10 +88,22 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """One page of a list, newest first; `next_after` continues it, None at the end."""
+    """One page of a list, newest first. `next_after` continues it with older jobs, None at the end.
+
+    `newer_than` is the id whose newer ones come before the page, None where it is known to be the first.
+    """
 
     items: tuple[JobView, ...]
     next_after: JobId | None
+    newer_than: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCount:
+    """How many jobs fit a filter; `is_capped`: there may be more, and nobody looked further."""
+
+    value: int
+    is_capped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

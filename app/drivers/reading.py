@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+from uuid import UUID
 
-from ..domain.job import JobId
+from ..domain.job import JobId, WorkerId
 from ..domain.reason import Situation
-from ..domain.snapshot import AttemptView, DeadGroup, JobPage, JobTypeDoc, JobView, QueueView, Stats
+from ..domain.snapshot import AttemptView, DeadGroup, JobCount, JobPage, JobTypeDoc, JobView, QueueView, Stats
 from ..domain.state import State
 from ..domain.vitals import Vitals
 
@@ -21,7 +22,9 @@ from ..domain.vitals import Vitals
 class ListQuery:
     """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200.
 
-    Times are those of the enqueue: `created_after` is still in, `created_before` is out.
+    With `after`, the page is the one just newer than that id. Of times, the lower bound is in, the upper is out.
+    `tags_any` wants one of its tags, `tags_all` every. `worker_id` finds what runs there, `error_code` those whose last
+    attempt failed so.
     """
 
     states: frozenset[State] = frozenset()
@@ -30,8 +33,34 @@ class ListQuery:
     tenant: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
+    tags_any: tuple[str, ...] = ()
+    tags_all: tuple[str, ...] = ()
+    key: str | None = None
+    parent_id: JobId | None = None
+    worker_id: WorkerId | None = None
+    error_code: str | None = None
     before: JobId | None = None
+    after: JobId | None = None
     limit: int = 50
+
+    @property
+    def needs_token(self) -> bool:
+        """Say whether where a job stands decides about it, beside what it was enqueued as."""
+        wanted = (self.states, self.finished_after, self.finished_before, self.worker_id, self.error_code)
+        return any(each is not None and each != frozenset() for each in wanted)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Say whether some jobs do not fit."""
+        words = (self.name, self.queue, self.tenant, self.created_after, self.created_before, self.key, self.parent_id)
+        return self.needs_token or any((*words, self.tags_any, self.tags_all))
+
+
+# Nobody reads the difference beyond, and finding it would cost more with every job there is.
+MOST_COUNTED = 10_000
+_LARGEST = 2**128 - 1
 
 
 class ReadStore(Protocol):
@@ -54,6 +83,10 @@ class ReadStore(Protocol):
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs, newest first, without payloads and results."""
+        ...
+
+    async def count_jobs(self, query: ListQuery) -> JobCount:
+        """Count the jobs that fit, up to `MOST_COUNTED`, whatever page and limit the query names."""
         ...
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
@@ -90,3 +123,15 @@ class ReadStore(Protocol):
         `DRIVER_UNAVAILABLE` when it does not answer.
         """
         ...
+
+
+def newer_than(before: JobId | None, first: JobId | None) -> JobId | None:
+    """Give the id whose newer jobs come before a page: the page's first, or, of an empty one, the last before it."""
+    if before is None:
+        return None
+    return JobId(UUID(int=max(before.int - 1, 0))) if first is None else first
+
+
+def not_newer_than(after: JobId, last: JobId | None) -> JobId:
+    """Give the id below which a page that was asked for by `after` goes on: of an empty one, just above `after`."""
+    return JobId(UUID(int=min(after.int + 1, _LARGEST))) if last is None else last

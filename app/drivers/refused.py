@@ -27,6 +27,7 @@ from ..domain.snapshot import (
     DeadGroup,
     Due,
     Expired,
+    JobCount,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -270,6 +271,9 @@ class RefusedDriver(RefusedLimits, RefusedRequests):
         raise self._refusal()
 
     async def list(self, query: ListQuery) -> JobPage:
+        raise self._refusal()
+
+    async def count_jobs(self, query: ListQuery) -> JobCount:
         raise self._refusal()
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:

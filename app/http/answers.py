@@ -158,13 +158,6 @@ class CancelledJob(Job):
     verdict: CancelVerdict
 
 
-class JobList(Answer):
-    """One page of jobs, newest first."""
-
-    items: list[JobSummary]
-    next_cursor: str | None
-
-
 class Result(Answer):
     """What a job returned; null as long as it has not."""
 

@@ -34,6 +34,7 @@ from .routers import (
     enqueue,
     events,
     explain,
+    job_list,
     job_types,
     jobs,
     limits,
@@ -49,7 +50,7 @@ from .routers import (
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, batches, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
+    *(enqueue, batches, job_list, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
     *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys),
     *(drain, deploys, doctor, process, problems),
 )

@@ -17,6 +17,7 @@ from ..domain.errors import CursorInvalid
 from ..domain.job import JobId
 
 _FORMAT = b"\x01"
+_BACK = b"\x02"
 _HASH_BYTES = 8
 _LARGEST = 2**63 - 1
 _LENGTH = len(_FORMAT) + 16 + _HASH_BYTES
@@ -29,16 +30,19 @@ def write_cursor(last: JobId, filters: Sequence[str | None]) -> str:
 
 def read_cursor(text: str, filters: Sequence[str | None]) -> JobId:
     """Give the id a cursor continues after. Raises `CURSOR_INVALID` for any text not given out for these filters."""
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError) as exc:
-        raise _refusal("it was not given out here") from exc
-    # The decoder skips characters outside its alphabet; a cursor has one spelling.
-    if len(packed) != _LENGTH or not packed.startswith(_FORMAT) or _encode(packed) != text:
-        raise _refusal("it was not given out here")
-    if packed[-_HASH_BYTES:] != _fingerprint(filters):
-        raise _refusal("it was given out for other filters")
+    packed = _unpacked(text, filters, formats=(_FORMAT,))
     return JobId(UUID(bytes=packed[len(_FORMAT) : -_HASH_BYTES]))
+
+
+def write_back_cursor(first: JobId, filters: Sequence[str | None]) -> str:
+    """Give the cursor of the page before the one that begins with `first`."""
+    return _encode(_BACK + first.bytes + _fingerprint(filters))
+
+
+def read_two_way_cursor(text: str, filters: Sequence[str | None]) -> tuple[JobId, bool]:
+    """Give the id of a cursor, and whether it leads back. Raises `CURSOR_INVALID` as `read_cursor` does."""
+    packed = _unpacked(text, filters, formats=(_FORMAT, _BACK))
+    return JobId(UUID(bytes=packed[len(_FORMAT) : -_HASH_BYTES])), packed.startswith(_BACK)
 
 
 def write_number_cursor(last: int, filters: Sequence[str | None]) -> str:
@@ -52,6 +56,19 @@ def read_number_cursor(text: str, filters: Sequence[str | None]) -> int:
     if found > _LARGEST:
         raise _refusal("it was not given out here")
     return found
+
+
+def _unpacked(text: str, filters: Sequence[str | None], *, formats: tuple[bytes, ...]) -> bytes:
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as exc:
+        raise _refusal("it was not given out here") from exc
+    # The decoder skips characters outside its alphabet; a cursor has one spelling.
+    if len(packed) != _LENGTH or not packed.startswith(formats) or _encode(packed) != text:
+        raise _refusal("it was not given out here")
+    if packed[-_HASH_BYTES:] != _fingerprint(filters):
+        raise _refusal("it was given out for other filters")
+    return packed
 
 
 def _encode(packed: bytes) -> str:

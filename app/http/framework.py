@@ -28,8 +28,7 @@ from .replies import root_of
 # Query parameters of the contract that later releases bring: refused as such, never ignored.
 _LATER = frozenset(
     {
-        "count", "created_after", "created_before", "error_code", "finished_after", "finished_before", "include", "key",
-        "parent_id", "run_at_after", "run_at_before", "sort", "tag", "tag_all", "worker_id",
+        "include", "run_at_after", "run_at_before", "sort",
     }
 )  # fmt: skip
 _NOT_FOUND = 404

@@ -74,7 +74,7 @@ def whole_number(value: object) -> object:
     raise ValueError("must be a whole number")
 
 
-def _worker_id(value: object) -> object:
+def worker_number(value: object) -> object:
     """Read an id as `next_before` gives it: it has one spelling."""
     if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,9}", value, re.ASCII) and int(value) <= LARGEST_WORKER_ID:
         return int(value)
@@ -241,13 +241,6 @@ class JobFilterFields(BaseModel):
         )
 
 
-class ListParams(JobFilterFields):
-    """The query of `GET /v1/jobs`."""
-
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
-
-
 class RunPageParams(BaseModel):
     """The query of `GET /v1/jobs/{id}/steps` and `/logs`."""
 
@@ -296,7 +289,7 @@ class DeployParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
-    before: Annotated[int | None, BeforeValidator(_worker_id, json_schema_input_type=int | None)] = Field(
+    before: Annotated[int | None, BeforeValidator(worker_number, json_schema_input_type=int | None)] = Field(
         default=None,
         ge=1,
         le=LARGEST_WORKER_ID,

@@ -105,7 +105,17 @@ _MODULES = (
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
-    *("attempts", "audit", "close", "count", "count_over", "count_table", "database_time", "dead_letters"),
+    *(
+        "attempts",
+        "audit",
+        "close",
+        "count",
+        "count_jobs",
+        "count_over",
+        "count_table",
+        "database_time",
+        "dead_letters",
+    ),
     *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history"),
     *("items", "job_types", "key", "keys", "known", "limits_of", "list", "listen", "now", "open", "open_heartbeat"),
     *("operations", "ping"),

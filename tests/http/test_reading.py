@@ -2,12 +2,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from app.domain.job import JobId
 from app.domain.outcome import Completed, Retried, Snoozed
-from app.http.answers import AttemptList, Job, JobList, Queue, QueueList, Result, WorkerList
+from app.drivers.reading import ListQuery
+from app.http.answers import AttemptList, Job, Queue, QueueList, Result, WorkerList
+from app.http.answers_list import JobList
+from app.http.cursor import write_back_cursor, write_cursor
 from app.http.documents import JOB_ID
+from app.http.routers import job_list
 from tests.http.api import Api, code_of, dead, failure, job_type
 from tests.support.drivers import NAME
 
@@ -181,6 +187,11 @@ async def test_lists_are_filtered(each_api: Api) -> None:
         ("limit=1&limit=2", "/limit"),
         ("stat=ready", "/stat"),
         ("cursor=" + "a" * 201, "/cursor"),
+        ("count=yes", "/count"),
+        ("worker_id=01", "/worker_id"),
+        ("parent_id=1", "/parent_id"),
+        ("tag=", "/tag/0"),
+        ("finished_after=today", "/finished_after"),
     ],
 )
 async def test_a_query_that_does_not_fit_is_named(api: Api, query: str, pointer: str) -> None:
@@ -190,9 +201,41 @@ async def test_a_query_that_does_not_fit_is_named(api: Api, query: str, pointer:
     assert response.json()["errors"][0]["in"] == "query"
 
 
-@pytest.mark.parametrize("query", ["tag=x", "sort=-created_at", "include=payload", "count=true", "key=a"])
+@pytest.mark.parametrize("query", ["sort=-created_at", "include=payload", "run_at_after=2026-11-30T00:00:00Z"])
 async def test_filters_of_later_releases_are_refused_and_not_ignored(api: Api, query: str) -> None:
     assert code_of(await api.client.get(f"/v1/jobs?{query}")) == (501, "NOT_IMPLEMENTED")
+
+
+async def test_pages_lead_both_ways(each_api: Api) -> None:
+    jobs = [(await each_api.post(tags=["x"]))["id"] for _ in range(5)][::-1]
+    await each_api.post()
+    first = await each_api.client.get("/v1/jobs?tag=x&limit=2&count=true")
+    assert first.json()["count"] == {"value": 5, "capped": False}
+    assert first.json()["prev_cursor"] is None
+    second = await each_api.client.get(f"/v1/jobs?tag=x&limit=2&cursor={first.json()['next_cursor']}")
+    JobList.model_validate(second.json())
+    assert [item["id"] for item in second.json()["items"]] == jobs[2:4]
+    assert 'rel="next"' in second.headers["link"]
+    assert 'rel="prev"' in second.headers["link"]
+    assert second.json()["count"] is None
+    back = await each_api.client.get(f"/v1/jobs?tag=x&limit=2&cursor={second.json()['prev_cursor']}")
+    assert [item["id"] for item in back.json()["items"]] == jobs[:2]
+    assert back.json()["prev_cursor"] is None
+    on = await each_api.client.get(f"/v1/jobs?tag=x&limit=2&cursor={back.json()['next_cursor']}")
+    assert [item["id"] for item in on.json()["items"]] == jobs[2:4]
+    for other in ("tag=y", "tag_all=x", "key=x", "error_code=x", f"parent_id={jobs[0]}", "worker_id=1"):
+        refused = await each_api.client.get(f"/v1/jobs?{other}&cursor={first.json()['next_cursor']}")
+        assert code_of(refused) == (400, "CURSOR_INVALID")
+
+
+@pytest.mark.parametrize("job_id", [UUID(int=0), UUID(int=2**128 - 1)])
+async def test_a_cursor_at_the_end_of_all_ids_leads_nowhere(each_api: Api, job_id: UUID) -> None:
+    await each_api.post()
+    filters = job_list._filters(ListQuery(tenant=None))
+    for write in (write_cursor, write_back_cursor):
+        cursor = write(JobId(job_id), filters)
+        page = (await each_api.client.get(f"/v1/jobs?cursor={cursor}")).json()
+        assert len(page["items"]) <= 1
 
 
 async def test_a_cursor_is_good_for_the_filters_it_came_from(api: Api) -> None:

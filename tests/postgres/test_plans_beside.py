@@ -47,6 +47,13 @@ BESIDE = {
     "newest jobs": listing._PAGE.replace("<candidates>", listing._ENVELOPES),
     "done jobs": listing._PAGE.replace("<candidates>", listing._ENDED),
     "dead jobs": listing._PAGE.replace("<candidates>", listing._ENDED_BADLY),
+    "jobs newer than one": listing.upwards(listing._PAGE.replace("<candidates>", listing._ENVELOPES)),
+    "done jobs newer than one": listing.upwards(listing._PAGE.replace("<candidates>", listing._ENDED)),
+    "children": listing._PAGE.replace("<candidates>", listing._CHILDREN),
+    "count of jobs": listing._COUNT.replace("<candidates>", listing._ENVELOPES).replace("<stands>", listing._UNNEEDED),
+    "count of done jobs": listing._COUNT.replace("<candidates>", listing._ENDED).replace(
+        "<stands>", listing._COUNT_TOKENS
+    ),
     "dead letters": listing._DEAD,
     "run now": run_now._RUN_NOW,
     "a job held still": held_still._LOCK,

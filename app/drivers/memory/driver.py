@@ -21,6 +21,7 @@ from ...domain.snapshot import (
     DeadGroup,
     Due,
     Expired,
+    JobCount,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -202,6 +203,10 @@ class MemoryDriver(MemoryActions, MemoryLimits, MemoryRuns, MemoryPurges, Memory
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""
         return read.list_jobs(self._store, query)
+
+    async def count_jobs(self, query: ListQuery) -> JobCount:
+        """Count the jobs that fit."""
+        return read.count_jobs(self._store, query)
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import TypeAlias
 
 from ...domain.job import JobId
-from ...domain.snapshot import DeadGroup, JobPage, JobView
+from ...domain.snapshot import DeadGroup, JobCount, JobPage, JobView
 from ...domain.state import TERMINAL, State
-from ..reading import ListQuery
+from ..reading import MOST_COUNTED, ListQuery, newer_than, not_newer_than
 from .attempts import newest
 from .rows import Finished
 from .steps import waits_shown
@@ -39,14 +39,27 @@ def described(store: Store, job_id: JobId, now: datetime, *, tenant: str | None)
 def list_jobs(store: Store, query: ListQuery) -> JobPage:
     """Give one page of jobs, newest id first; see `JobDriver.list`."""
     with store.statement() as now:
-        found = [
-            job_id
-            for job_id in sorted(store.envelopes, reverse=True)
-            if (query.before is None or job_id < query.before) and _fits(store, job_id, query)
-        ]
-        page = found[: query.limit]
-        items = tuple(view(store, store.envelopes[job_id], now, is_full=False) for job_id in page)
-        return JobPage(items=items, next_after=page[-1] if len(found) > len(page) else None)
+        fitting = [job_id for job_id in sorted(store.envelopes, reverse=True) if _fits(store, job_id, query, now)]
+        if query.after is not None:
+            newer = [job_id for job_id in fitting if job_id > query.after]
+            page = newer[-query.limit :]
+            is_first = len(newer) <= query.limit
+            below = not_newer_than(query.after, page[-1] if page else None)
+            return JobPage(items=_shown(store, page, now), next_after=below, newer_than=None if is_first else page[0])
+        older = [job_id for job_id in fitting if query.before is None or job_id < query.before]
+        page = older[: query.limit]
+        return JobPage(
+            items=_shown(store, page, now),
+            next_after=page[-1] if len(older) > len(page) else None,
+            newer_than=newer_than(query.before, page[0] if page else None),
+        )
+
+
+def count_jobs(store: Store, query: ListQuery) -> JobCount:
+    """Count the jobs that fit; see `ReadStore.count_jobs`."""
+    with store.statement() as now:
+        count = sum(_fits(store, job_id, query, now) for job_id in store.envelopes)
+        return JobCount(value=min(count, MOST_COUNTED), is_capped=count > MOST_COUNTED)
 
 
 def dead_letters(store: Store, *, tenant: str | None) -> tuple[DeadGroup, ...]:
@@ -72,9 +85,14 @@ def _with_run(store: Store, shown: JobView) -> JobView:
     return replace(shown, progress=store.runs.progress.get(shown.id), waiting_on=waits)
 
 
-def _fits(store: Store, job_id: JobId, query: ListQuery) -> bool:
+def _shown(store: Store, page: Sequence[JobId], now: datetime) -> tuple[JobView, ...]:
+    return tuple(view(store, store.envelopes[job_id], now, is_full=False) for job_id in page)
+
+
+def _fits(store: Store, job_id: JobId, query: ListQuery, now: datetime) -> bool:
     envelope = store.envelopes[job_id]
     job = envelope.job
+    shown = view(store, envelope, now, is_full=False)
     return (
         (not query.states or store.state(job_id) in query.states)
         and query.name in {None, job.name}
@@ -82,6 +100,22 @@ def _fits(store: Store, job_id: JobId, query: ListQuery) -> bool:
         and query.tenant in {None, job.tenant}
         and (query.created_after is None or envelope.created_at >= query.created_after)
         and (query.created_before is None or envelope.created_at < query.created_before)
+        and (not query.tags_any or not set(query.tags_any).isdisjoint(job.tags))
+        and set(query.tags_all) <= set(job.tags)
+        and query.key in {None, job.key}
+        and query.parent_id in {None, job.parent_id}
+        and _stands(shown, query)
+    )
+
+
+def _stands(shown: JobView, query: ListQuery) -> bool:
+    """Say whether where a job stands fits."""
+    ended = shown.finished_at
+    return (
+        (query.finished_after is None or (ended is not None and ended >= query.finished_after))
+        and (query.finished_before is None or (ended is not None and ended < query.finished_before))
+        and (query.worker_id is None or (shown.claim is not None and shown.claim.worker_id == query.worker_id))
+        and (query.error_code is None or (shown.error is not None and shown.error.code == query.error_code))
     )
 
 

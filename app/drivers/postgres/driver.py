@@ -23,6 +23,7 @@ from ...domain.snapshot import (
     DeadGroup,
     Due,
     Expired,
+    JobCount,
     JobPage,
     JobTypeDoc,
     JobView,
@@ -242,6 +243,10 @@ class PostgresDriver(ActionVerbs, LimitVerbs, RunVerbs, LookVerbs, PurgeVerbs, Q
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""
         return await listing.list_jobs(self._db, query)
+
+    async def count_jobs(self, query: ListQuery) -> JobCount:
+        """Count the jobs that fit."""
+        return await listing.count_jobs(self._db, query)
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""

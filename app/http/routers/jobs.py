@@ -1,25 +1,23 @@
-"""Reading jobs: `GET /v1/jobs`, `/v1/jobs/{id}`, its attempts, its result."""
+"""Reading one job: `GET /v1/jobs/{id}`, its attempts, its result."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ...control.jobs import ListQuery, job_not_found
+from ...control.jobs import job_not_found
 from ...control.render import raw
-from ...control.represent import attempt_document, error_document, job_document, links_of
+from ...control.represent import attempt_document, error_document, links_of
 from ...domain.errors import JobFailed
 from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
-from ..answers import AttemptList, Job, JobList, Result
+from ..answers import AttemptList, Job, Result
 from ..auth import Identity
-from ..caller import PayloadReader, Reader, visible_tenant
-from ..cursor import read_cursor, write_cursor
+from ..caller import PayloadReader, Reader
 from ..documents import (
     ELSEWHERE,
     IF_NONE_MATCH,
@@ -27,14 +25,11 @@ from ..documents import (
     JOB_ID,
     LINKS_EXAMPLE,
     PREFER,
-    SUMMARY_EXAMPLE,
     answer,
     problems,
 )
-from ..framework import refuse_repeated
 from ..prefer import read_preferences
 from ..replies import RETRY_AFTER, etag_of, is_known, reply, reply_job, root_of
-from ..requests import ListParams
 from ..services import HttpServices, Services
 
 router = APIRouter(tags=["jobs"])
@@ -61,47 +56,6 @@ _ATTEMPT = {
         "traceback": "Traceback (most recent call last): …",
     },
 }
-
-
-@router.get(
-    "/v1/jobs",
-    operation_id="listJobs",
-    summary="List jobs, newest first",
-    response_model=None,
-    responses={
-        200: answer(
-            JobList, "One page.", {"items": [SUMMARY_EXAMPLE], "next_cursor": None}, Link="The next page, if any."
-        ),
-        **problems(400, 501),
-    },
-)
-async def list_jobs(
-    request: Request, services: Services, identity: Reader, params: Annotated[ListParams, Query()]
-) -> Response:
-    """Give one page of jobs without payloads; `next_cursor` continues it under the same filters."""
-    refuse_repeated(request, lists=frozenset({"state"}))
-    tenant = visible_tenant(identity, params.tenant)
-    jobs = params.jobs()
-    times = tuple(None if at is None else at.isoformat() for at in (jobs.created_after, jobs.created_before))
-    filters = (*sorted(jobs.states), jobs.name, jobs.queue, tenant, *(times if jobs.has_times else ()))
-    page = await services.jobs.list(
-        ListQuery(
-            states=jobs.states,
-            name=jobs.name,
-            queue=jobs.queue,
-            tenant=tenant,
-            created_after=jobs.created_after,
-            created_before=jobs.created_before,
-            before=None if params.cursor is None else read_cursor(params.cursor, filters),
-            limit=params.limit,
-        )
-    )
-    root = root_of(request)
-    cursor = None if page.next_after is None else write_cursor(page.next_after, filters)
-    items = [job_document(view, with_payload=False, root=root) for view in page.items]
-    following = str(request.url.include_query_params(cursor=cursor).query)
-    headers = {} if cursor is None else {"Link": f'<{root}/v1/jobs?{following}>; rel="next"'}
-    return reply({"items": items, "next_cursor": cursor}, headers=headers)
 
 
 @router.get(

@@ -1,0 +1,66 @@
+"""The query of `GET /v1/jobs`: the filters of bulk operations, and those that only a list has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from ..control.fleet import LARGEST_WORKER_ID
+from ..control.jobs import ListQuery
+from ..domain.job import MAX_TAGS, JobId, WorkerId
+from .requests import Instant, JobFilterFields, Key, Tag, UuidText, whole_number, worker_number
+
+LISTS = frozenset({"state", "tag", "tag_all"})
+
+
+def _yes(value: object) -> object:
+    if value in {"true", "false"}:
+        return value == "true"
+    if isinstance(value, bool):
+        return value
+    raise ValueError("must be true or false")
+
+
+class ListParams(JobFilterFields):
+    """The query of `GET /v1/jobs`."""
+
+    tag: list[Tag] = Field(default_factory=list, max_length=MAX_TAGS, description="Any of these tags.")
+    tag_all: list[Tag] = Field(default_factory=list, max_length=MAX_TAGS, description="All of these tags.")
+    key: Key | None = Field(default=None, description="The idempotency key.")
+    parent_id: UuidText | None = Field(default=None, description="The job they belong to.")
+    worker_id: Annotated[int | None, BeforeValidator(worker_number, json_schema_input_type=int | None)] = Field(
+        default=None, ge=1, le=LARGEST_WORKER_ID, description="The worker they run on."
+    )
+    error_code: Key | None = Field(default=None, description="The code of the error of the last attempt.")
+    finished_after: Instant | None = Field(default=None, description="Ended then or later.")
+    finished_before: Instant | None = Field(default=None, description="Ended earlier.")
+    count: Annotated[bool, BeforeValidator(_yes, json_schema_input_type=bool)] = Field(
+        default=False, description="Also count what fits, up to 10,000."
+    )
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(
+        default=None,
+        max_length=200,
+        description="`next_cursor` of the page before, or `prev_cursor` of the page after.",
+    )
+
+    def query(self, tenant: str | None) -> ListQuery:
+        """Give the query without its page."""
+        return ListQuery(
+            states=frozenset(self.state),
+            name=self.name,
+            queue=self.queue,
+            tenant=tenant,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            finished_after=self.finished_after,
+            finished_before=self.finished_before,
+            tags_any=tuple(sorted(set(self.tag))),
+            tags_all=tuple(sorted(set(self.tag_all))),
+            key=self.key,
+            parent_id=None if self.parent_id is None else JobId(self.parent_id),
+            worker_id=None if self.worker_id is None else WorkerId(self.worker_id),
+            error_code=self.error_code,
+            limit=self.limit,
+        )
