@@ -47,6 +47,7 @@ BESIDE = {
     "newest jobs": listing._PAGE.replace("<candidates>", listing._ENVELOPES),
     "done jobs": listing._PAGE.replace("<candidates>", listing._ENDED),
     "dead jobs": listing._PAGE.replace("<candidates>", listing._ENDED_BADLY),
+    "jobs older than one": listing.downwards(listing._PAGE.replace("<candidates>", listing._ENVELOPES)),
     "jobs newer than one": listing.upwards(listing._PAGE.replace("<candidates>", listing._ENVELOPES)),
     "done jobs newer than one": listing.upwards(listing._PAGE.replace("<candidates>", listing._ENDED)),
     "children": listing._PAGE.replace("<candidates>", listing._CHILDREN),

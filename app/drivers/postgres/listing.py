@@ -7,6 +7,8 @@ page without a cursor is the last. Payloads and results stay where they are.
 
 from __future__ import annotations
 
+import re
+
 from ...domain.job import JobId
 from ...domain.snapshot import DeadGroup, JobCount, JobPage
 from ...domain.state import TERMINAL, State
@@ -20,6 +22,7 @@ from .tenant_wall import behind
 SCANNED = 20_000
 GROUPED = 50_000
 
+_CURSOR = re.compile(r"\(\$1::uuid is null or (id|job_id) < \$1\)")
 _BELOW = "($1::uuid is null or {id} < $1) order by {id} desc limit $2"
 _ENVELOPES = "select id from outlast.job where " + _BELOW.format(id="id")  # noqa: S608  fragments of this module
 # Of few ready tokens all are sorted; of many, the newest are among the newest jobs.
@@ -112,6 +115,8 @@ async def list_jobs(db: Database, query: ListQuery) -> JobPage:
     sql = _PAGE.replace("<candidates>", candidates)
     if query.after is not None:
         sql = upwards(sql)
+    elif query.before is not None:
+        sql = downwards(sql)
     start = query.before if query.after is None else query.after
     rows = await behind(
         db, query.tenant, lambda conn: conn.fetch(db.in_schema(sql), *_binds(query, start, scanned, query.limit + 1))
@@ -145,10 +150,15 @@ async def count_jobs(db: Database, query: ListQuery) -> JobCount:
     return JobCount(value=min(row["n"], MOST_COUNTED), is_capped=row["is_cut"] or row["n"] > MOST_COUNTED)
 
 
+def downwards(sql: str) -> str:
+    """Let candidates begin at a cursor there is: its place in the index is found, and what is above never read."""
+    return _CURSOR.sub(r"\1 < $1::uuid", sql)
+
+
 def upwards(sql: str) -> str:
     """Turn a page around: candidates above the cursor, the oldest first."""
     return (
-        sql.replace("id < $1", "id > $1")
+        _CURSOR.sub(r"\1 > $1::uuid", sql)
         .replace("id desc limit $2", "id asc limit $2")
         .replace("order by s.id desc", "order by s.id asc")
         .replace("order by p.id desc", "order by p.id asc")
