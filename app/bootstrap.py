@@ -223,6 +223,7 @@ def build_services(
     drain: DrainControl,
 ) -> HttpServices:
     """Build what the HTTP routes are given."""
+    from .http.rate import RateLimiter  # noqa: PLC0415 - the web framework is loaded where it is served
     from .http.services import HttpServices  # noqa: PLC0415 - the web framework is loaded where it is served
 
     catalogue, streams = TypeCatalogue(driver), JobStreams(driver)
@@ -249,6 +250,7 @@ def build_services(
         streams=streams,
         auth=auth,
         keys=KeyControl(keys_of(driver), driver=driver, on_change=auth.changed),
+        rate=RateLimiter(settings.api_rate_per_second),
         telemetry=telemetry,
         version=__version__,
         code_version=code_version(settings),

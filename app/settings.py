@@ -124,6 +124,12 @@ class Settings(BaseSettings):
     result_max_bytes: int = Field(
         default=1_048_576, ge=1_024, le=67_108_864, description="The largest result stored, in bytes of UTF-8."
     )
+    api_rate_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="How many requests a second one key may send to one process, twice as many at once. Unset: any.",
+    )
     bind: str = Field(default="127.0.0.1:8080", description="Address of the HTTP API.")
     admin_bind: str = Field(
         default="127.0.0.1:8081", description="Address of probes and metrics, answered by a thread of its own."

@@ -48,6 +48,11 @@ def route_path(scope: AsgiScope) -> str:
     return path.removeprefix(root) if root and path.startswith(root + "/") else path
 
 
+def owner_of(identity: Identity) -> str:
+    """Give the caller as requests are counted and their keys kept: no two are the same."""
+    return f"{identity.key_id}/{identity.tenant or ''}"
+
+
 class Needs:
     """A dependency: the caller must hold these scopes. Gives the identity.
 

@@ -81,7 +81,7 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     501: ("Part of the contract, and not built yet.", "NOT_IMPLEMENTED"),
     503: ("The store cannot be reached.", "DRIVER_UNAVAILABLE"),
 }
-_EVERYWHERE = (401, 403, 422, 503)
+_EVERYWHERE = (401, 403, 422, 429, 503)
 _WITH_BODY = (408, 413, 415, 501)
 
 

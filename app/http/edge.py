@@ -12,7 +12,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,7 +23,7 @@ from structlog.contextvars import bound_contextvars
 from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid, Unauthenticated
 from ..domain.text import is_traceparent
 from .auth import Identity, authenticate
-from .caller import OPEN_PATHS, SCOPE_KEY, Caller, route_path
+from .caller import OPEN_PATHS, SCOPE_KEY, Caller, owner_of, route_path
 from .headers import SECURITY_HEADERS
 from .patience import Patience
 from .problems import RequestFacts, is_fault, problem_response
@@ -58,7 +58,8 @@ class Edge:
 
     async def _answer(self, scope: Scope, answer: _Answer) -> None:
         try:
-            scope[SCOPE_KEY] = await self._admit(scope, answer.facts)
+            caller = scope[SCOPE_KEY] = await self._admit(scope, answer.facts)
+            answer.more_headers = self._counted(scope, caller)
             async with answer.patience:
                 await self._app(scope, answer.receive, answer.send)
         except ClientDisconnect:
@@ -74,6 +75,12 @@ class Edge:
             _check_local(headers, scope["method"])
         identity = await self._authenticate(scope, headers)
         return Caller(facts=facts, identity=identity, traceparent=_traceparent_of(headers))
+
+    def _counted(self, scope: Scope, caller: Caller) -> dict[str, str]:
+        """Count the request, and give what is said about the caller's rate."""
+        if caller.identity is None:
+            return {}
+        return self._services.rate.take(owner_of(caller.identity), route_path(scope))
 
     async def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
         if route_path(scope) in OPEN_PATHS:
@@ -110,6 +117,7 @@ class _Answer:
     inner_send: Send
     facts: RequestFacts
     patience: Patience
+    more_headers: dict[str, str] = field(default_factory=dict)
     has_started: bool = False
     is_read: bool = False
 
@@ -130,6 +138,8 @@ class _Answer:
             for name, value in SECURITY_HEADERS:
                 headers.setdefault(name, value)
             headers["X-Request-Id"] = self.facts.request_id
+            for name, value in self.more_headers.items():
+                headers.setdefault(name, value)
             if not self.is_read and _has_body(self.scope):
                 # Reading the rest of a refused body, to keep the connection, would be the caller's to choose.
                 headers["Connection"] = "close"

@@ -20,7 +20,7 @@ from ..domain.errors import OutlastError, RequestInvalid
 from ..domain.request_claim import KeptAnswer, RequestClaim
 from .auth import Identity
 from .body import Body
-from .caller import route_path
+from .caller import owner_of, route_path
 from .problems import STATUS_DETAIL, is_fault
 from .services import HttpServices
 
@@ -91,11 +91,6 @@ async def acting(
 ) -> Acting:
     """Give who acts, with the claim of the request. Raises what `claim_of` does."""
     return Acting(actor=identity.name, reason=reason, request=await claim_of(request, services, identity, sent))
-
-
-def owner_of(identity: Identity) -> str:
-    """Give whose keys a caller's are: two callers never meet in one."""
-    return f"{identity.tenant or ''}/{identity.name}"
 
 
 def _key_of(request: Request) -> str | None:

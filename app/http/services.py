@@ -32,6 +32,7 @@ from ..control.schedules import ScheduleControl
 from ..control.streams import JobStreams
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
+from .rate import RateLimiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ class HttpServices:
     streams: JobStreams
     auth: Guard
     keys: KeyControl
+    rate: RateLimiter
     telemetry: Telemetry
     version: str
     code_version: str

@@ -45,6 +45,7 @@ from app.drivers.bulk import bulk_of
 from app.drivers.outbox import outbox_of
 from app.drivers.schedules import schedules_of
 from app.http.app import create_app
+from app.http.rate import RateLimiter
 from app.http.server import HttpServer
 from app.http.services import HttpServices
 from app.jobs.admission import Admission
@@ -133,6 +134,7 @@ class Api:
                 "streams": self.streams,
                 "auth": guard,
                 "keys": KeyControl(keys_of(env.driver), driver=env.driver, on_change=guard.changed),
+                "rate": RateLimiter(None),
                 "telemetry": self.telemetry,
                 "version": "0.0.0",
                 "code_version": "1.0.0",
