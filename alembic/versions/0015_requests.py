@@ -1,6 +1,7 @@
 """Requests with a key of their own: claimed, their effect marked in its own commit, their answer kept for a day.
 
-Only HTTP requests that carry an `Idempotency-Key` touch this table.
+Only HTTP requests that carry an `Idempotency-Key` touch this table. Beside it a view for autoscalers, which run
+statements of their own: its name and columns stay.
 """
 
 from __future__ import annotations
@@ -29,6 +30,26 @@ STATEMENTS = (
       effect text, status smallint, headers text, body text) with (fillfactor = 70)""",
     "create index request_created on outlast.request(created_at)",
     "insert into outlast.purge_mark(kind) values ('requests')",
+    # A queue that is served and empty has a row of noughts: an autoscaler that finds none takes it for a failure.
+    """create view outlast.queue_load as
+with ranks as materialized (
+  select queue, rank, count(*) as n, min(seq) as first from outlast.ready group by queue, rank),
+oldest as (
+  select r.queue, sum(r.n)::bigint as n, min(coalesce(t.since, j.created_at)) as since
+  from ranks r
+  left join lateral (
+    select t.job_id, t.since from outlast.ready t
+    where t.queue = r.queue and t.rank = r.rank and t.seq = r.first offset 0) t on true
+  left join lateral (select j.created_at from outlast.job j where j.id = t.job_id offset 0) j on true
+  group by r.queue),
+held as (select queue, count(*) as n from outlast.running group by queue),
+names as (
+  select queue from oldest union select queue from held union select name from outlast.queue
+  union select unnest(w.queues) from outlast.worker w where w.closed_at is null and w.lost_at is null)
+select s.queue, coalesce(o.n, 0) as ready, coalesce(h.n, 0) as running,
+  case when o.since is null then 0::float8
+    else greatest(extract(epoch from outlast.clock() - o.since)::float8, 0) end as oldest_ready_seconds
+from names s left join oldest o on o.queue = s.queue left join held h on h.queue = s.queue""",
 )
 
 
@@ -44,4 +65,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(in_schema("delete from outlast.purge_mark where kind = 'requests'"))
+    op.execute(in_schema("drop view outlast.queue_load"))
     op.execute(in_schema("drop table outlast.request"))
