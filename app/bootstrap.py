@@ -41,6 +41,7 @@ from .control.runs import RunControl
 from .control.schedules import ScheduleControl
 from .control.staged import StagedIds
 from .control.streams import JobStreams
+from .control.topics import TopicStreams
 from .control.waiting import ResultWaiters
 from .domain.errors import NotImplementedYet, SettingsInvalid
 from .domain.json_text import JsonLimits
@@ -248,6 +249,7 @@ def build_services(
         doctor=build_doctor(settings, driver, outbox),
         waiters=waiters,
         streams=streams,
+        topics=TopicStreams(driver),
         auth=auth,
         keys=KeyControl(keys_of(driver), driver=driver, on_change=auth.changed),
         rate=RateLimiter(settings.api_rate_per_second),

@@ -45,12 +45,13 @@ from .routers import (
     runs,
     schedules,
     stream,
+    topics,
     workers,
 )
 from .services import HttpServices
 
 _ROUTERS = (
-    *(enqueue, batches, job_list, jobs, explain, runs, stream, actions, bulk, edits, events, dead_letters),
+    *(enqueue, batches, job_list, jobs, explain, runs, stream, topics, actions, bulk, edits, events, dead_letters),
     *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys),
     *(drain, deploys, doctor, process, problems),
 )
@@ -114,6 +115,7 @@ async def _waiting(services: HttpServices) -> AsyncIterator[None]:
     services.waiters.open()
     services.streams.open()
     services.auth.open()
+    services.topics.open()
     async with asyncio.TaskGroup() as group:
         start_in(group, services.waiters.run(), name="outlast.http.waiters")
         start_in(group, services.streams.run(), name="outlast.http.streams")

@@ -30,6 +30,7 @@ from ..control.requests import RequestControl
 from ..control.runs import RunControl
 from ..control.schedules import ScheduleControl
 from ..control.streams import JobStreams
+from ..control.topics import TopicStreams
 from ..control.waiting import ResultWaiters
 from ..observability.telemetry import Telemetry
 from .rate import RateLimiter
@@ -61,6 +62,7 @@ class HttpServices:
     doctor: Doctor
     waiters: ResultWaiters
     streams: JobStreams
+    topics: TopicStreams
     auth: Guard
     keys: KeyControl
     rate: RateLimiter
@@ -76,6 +78,7 @@ class HttpServices:
         """Answer every request that waits and end every stream, now and from now on: the process drains."""
         self.waiters.stop()
         self.streams.stop()
+        self.topics.stop()
 
 
 async def services_of(request: Request) -> HttpServices:

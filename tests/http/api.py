@@ -34,6 +34,7 @@ from app.control.runs import RunControl
 from app.control.schedules import ScheduleControl
 from app.control.staged import StagedIds
 from app.control.streams import JobStreams
+from app.control.topics import TopicStreams
 from app.control.waiting import ResultWaiters
 from app.domain.api_key import Identity
 from app.domain.job import ClaimedJob, JobId
@@ -92,6 +93,7 @@ class Api:
         self.is_draining = False
         self.is_started = True
         self.streams = JobStreams(env.driver)
+        self.topics = TopicStreams(env.driver)
         self.waiters = ResultWaiters(env.driver)
         self.leaving = Shutdown(drain_seconds=25, telemetry=self.telemetry)
         store = None if key is None else keys_of(env.driver)
@@ -132,6 +134,7 @@ class Api:
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
                 "streams": self.streams,
+                "topics": self.topics,
                 "auth": guard,
                 "keys": KeyControl(keys_of(env.driver), driver=env.driver, on_change=guard.changed),
                 "rate": RateLimiter(None),

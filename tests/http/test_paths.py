@@ -16,11 +16,13 @@ FITTING = {"cron": "@daily", "tz": "UTC", "n": "3", "after": "2026-01-01T00:00:0
     "limit": "2", "before": "7", "scope": "fleet", "cursor": "x", "name": "a", "queue": "a", "tenant": "default",
     "key": "a", "actor": "a", "action": "job.cancel", "target_kind": "job", "target": "a", "reason": "a",
     "created_after": "2026-01-01T00:00:00Z", "created_before": "2026-01-01T00:00:00Z",
+    "finished_after": "2026-01-01T00:00:00Z", "finished_before": "2026-01-01T00:00:00Z", "count": "true",
+    "parent_id": "01939b1c-0000-7000-8000-000000000000", "worker_id": "1", "error_code": "JOB_TIMEOUT",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path"), [
-    ("POST", "/v1/job-batches"), ("GET", "/v1/jobs/x/step"), ("GET", "/v1/events/stream"), ("POST", "/v1/event"),
+    ("POST", "/v1/job-batch"), ("GET", "/v1/jobs/x/step"), ("GET", "/v1/events/streams"), ("POST", "/v1/event"),
     ("POST", "/v1/jobs/x/run-later"), ("POST", "/v1/jobs/x/forks"), ("PUT", "/v1/drains"), ("GET", "/v1/slot"),
     ("GET", "/v1/dead-letters/x"), ("GET", "/v1/stats"), ("GET", "/ui"), ("GET", "/docs"),
     ("GET", "/v1/jobs/"), ("GET", "/V1/jobs"), ("GET", "/"), ("BREW", "/coffee"),
