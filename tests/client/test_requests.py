@@ -102,6 +102,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 # What no method is for, and why.
 NOT_COVERED = {
+    "enqueueBatch": "newer than the client: enqueue one by one, each under a key of its own",
+    "streamTopics": "for pages that show many things",
     "describeProblem": "the client raises the problem itself, with its repair",
     "getLivez": "a probe of the platform",
     "getMetrics": "Prometheus scrapes it",
