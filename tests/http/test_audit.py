@@ -13,7 +13,7 @@ from tests.http.api import Api, code_of, dead
 
 # What is no operator's action: producers' requests, which name who made them on what they make; and leaving, which
 # needs no store.
-_NOT_AUDITED = {"enqueueJob", "emitEvent", "startDrain"}
+_NOT_AUDITED = {"enqueueJob", "enqueueBatch", "emitEvent", "startDrain"}
 
 
 async def _rows(api: Api, **params: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from app.control.keys import KeyOrder
 from app.control.topics import Topic, TopicStream, TopicStreams
+from app.domain.api_key import Scope
+from app.domain.audit import Acting
 from app.domain.errors import RateLimited
 from app.drivers.protocol import Wake
 from tests.http.api import Api, code_of
@@ -102,6 +105,13 @@ async def test_streams_have_bounds(memory: DriverEnv) -> None:
         with topics.follow(frozenset(Topic), caller="b"), pytest.raises(RateLimited):
             topics.follow(frozenset(Topic), caller="c").__enter__()
     assert topics.count == 0
+
+
+async def test_it_asks_for_the_scope_that_reads(locked: Api) -> None:
+    order = KeyOrder(label="k", tenant="default", scopes=frozenset({Scope.JOBS_WRITE}))
+    issued = await locked.services.keys.create(order, by=Acting(actor="ada"))
+    async with locked.client_with({"Authorization": f"Bearer {issued.token}"}) as client:
+        assert code_of(await client.get(PATH)) == (403, "FORBIDDEN")
 
 
 async def test_a_topic_nobody_knows_is_refused(api: Api) -> None:
