@@ -58,6 +58,12 @@ from tests.support.drivers import NAME, QUEUE, DriverEnv
 
 KEY = "k" * 32
 ANYTHING: dict[str, Any] = {}
+_FIXED: dict[str, Any] = {
+    "rate": RateLimiter(None),
+    "version": "0.0.0",
+    "code_version": "1.0.0",
+    "payload_max_bytes": 262_144,
+}
 BASE_URL = "http://localhost:8080"
 
 
@@ -137,11 +143,8 @@ class Api:
                 "topics": self.topics,
                 "auth": guard,
                 "keys": KeyControl(keys_of(env.driver), driver=env.driver, on_change=guard.changed),
-                "rate": RateLimiter(None),
                 "telemetry": self.telemetry,
-                "version": "0.0.0",
-                "code_version": "1.0.0",
-                "payload_max_bytes": 262_144,
+                **_FIXED,
                 "ping": env.driver.ping,
                 "is_started": lambda: self.is_started,
                 "is_draining": lambda: self.is_draining,
