@@ -10,7 +10,7 @@ from ..domain.errors import RequestInvalid
 from ..domain.job import JobId
 from ..domain.limit import MOST_SLOTS, SlotQuery, SlotView, StoredLimit
 from ..drivers.protocol import JobDriver
-from .acting import entry_of, on_job
+from .acting import done_before, entry_of, on_job
 from .render import Document
 
 
@@ -25,11 +25,13 @@ class LimitControl:
         return await self._driver.slots(query)
 
     async def release(self, job_id: JobId, *, by: Acting, tenant: str | None = None) -> tuple[SlotView, ...]:
-        """Take back what closed attempts of a job hold; gives what it took.
+        """Take back what closed attempts of a job hold; gives what it took, nothing when an earlier try has taken it.
 
         Raises:
             OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` while its attempt is open; `NOT_FOUND` for no slot.
         """
+        if done_before(by) is not None:
+            return ()
         audit = on_job(by, Action.SLOT_RELEASE, job_id)
         return await self._driver.release_slots(job_id, tenant=tenant, audit=audit)
 

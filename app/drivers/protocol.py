@@ -82,7 +82,9 @@ class HeartbeatStore(Protocol):
         ...
 
 
-class JobDriver(ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RequestStore, RunStore, Protocol):
+class JobDriver(
+    ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RequestStore, RunStore, Protocol
+):
     """A store of jobs, and of the workers that run them."""
 
     @property

@@ -110,7 +110,7 @@ def release_slots(
         JobStateConflict: its attempt is open.
         NotFound: it holds nothing.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         envelope_for(store, job_id, tenant)
         held = [slot for slot in store.limits.slots if slot.token.job_id == job_id]
         views = [(slot, _view(store, slot)) for slot in held]
@@ -137,7 +137,7 @@ def set_limit(
     Raises:
         NotFound: no job type has declared such a limit.
     """
-    with store.statement() as now:
+    with store.statement(audit) as now:
         before = store.limits.rules.get((name, limit))
         if before is None or not store.limits.override(name, limit, n, by=by):
             raise no_limit(name, limit)

@@ -9,21 +9,21 @@ from starlette.responses import Response
 
 from ...control.limits import limit_document, slot_document
 from ...control.render import Document
-from ...domain.audit import Acting
 from ...domain.limit import SlotQuery
 from ..answers_limits import LimitInForce, LimitList, Released, SlotList
-from ..body import read_body, read_optional_body, refuse_request_key
+from ..body import read_body, read_optional_body
 from ..caller import Operator, Reader, visible_tenant
 from ..cursor import read_cursor, write_cursor
 from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
+from ..once import OnceRoute, acting
 from ..replies import reply, root_of
 from ..requests import LimitBody, LimitParams, SlotParams
 from ..requests_actions import ReasonBody
 from ..services import Services
 from .jobs import job_to_act_on
 
-router = APIRouter(tags=["limits"])
+router = APIRouter(tags=["limits"], route_class=OnceRoute)
 
 _SLOT = {
     "name": "receipts.send",
@@ -94,12 +94,12 @@ async def release_slots(request: Request, job_id: str, services: Services, ident
     """Free the slots that closed attempts of a job still hold: of a cancelled body that does not end, as a rule.
 
     That body may run on, beside the one that gets the slot. While the attempt is open its slots stay its own: cancel
-    the job first.
+    the job first. Asked again with its key after the answer was lost, it tells of none: what it took is in the audit.
     """
-    refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
-    by = Acting(actor=identity.name, reason=sent.parse(ReasonBody).reason)
+    asked = sent.parse(ReasonBody)
     target = await job_to_act_on(services, identity, job_id)
+    by = await acting(request, services, identity, sent, asked.reason)
     taken = await services.limits.release(target, by=by, tenant=identity.tenant)
     return reply({"items": [slot_document(slot) for slot in taken]})
 
@@ -135,9 +135,8 @@ async def set_limit(request: Request, name: str, limit: str, services: Services,
 
     It stands until it is taken away, whatever newer code declares. Fewer than are held now end nobody.
     """
-    refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(LimitBody)
     identity.check_every_queue("a limit")
-    by = Acting(actor=identity.name, reason=asked.reason)
+    by = await acting(request, services, identity, sent, asked.reason)
     return reply(limit_document(await services.limits.set(name, limit, asked.n, by=by)))

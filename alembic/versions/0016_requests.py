@@ -10,8 +10,8 @@ import re
 
 from alembic import context, op
 
-revision = "0015"
-down_revision = "0014"
+revision = "0016"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 
