@@ -15,7 +15,7 @@ from .render import Document
 
 
 class LimitControl:
-    """Reads slots and limits, sets limits, and takes slots back. `by` is who asks, for the record."""
+    """Reads slots and limits, sets limits, and takes slots back."""
 
     def __init__(self, driver: JobDriver) -> None:
         self._driver = driver
@@ -28,11 +28,12 @@ class LimitControl:
         """Take back what closed attempts of a job hold; gives what it took, nothing when an earlier try has taken it.
 
         Raises:
-            OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` while its attempt is open; `NOT_FOUND` for no slot.
+            OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` while its attempt is open; `NOT_FOUND` for no slot;
+                `SLOT_LOST` when somebody else was first.
         """
         if done_before(by) is not None:
             return ()
-        audit = on_job(by, Action.SLOT_RELEASE, job_id)
+        audit = on_job(by, Action.JOB_RELEASE_SLOTS, job_id)
         return await self._driver.release_slots(job_id, tenant=tenant, audit=audit)
 
     async def limits(self, name: str | None = None) -> tuple[StoredLimit, ...]:

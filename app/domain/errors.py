@@ -256,14 +256,14 @@ class LeaseLost(OutlastError):
 
 
 class SlotLost(OutlastError):
-    """The slot of a concurrency limit was taken back."""
+    """The slot of a concurrency limit was given back meanwhile."""
 
     code = "SLOT_LOST"
     title = "The slot is lost"
 
 
 class LimitUnenforceable(OutlastError):
-    """The declared limit cannot be enforced on this driver."""
+    """The store cannot enforce the limits that a job type declares."""
 
     code = "LIMIT_UNENFORCEABLE"
     title = "The limit cannot be enforced"

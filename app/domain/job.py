@@ -162,8 +162,8 @@ class Counters(NamedTuple):
 class ClaimedJob(NamedTuple):
     """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock.
 
-    `is_limited`: it has one of the places of a queue that lets only so many of its jobs run. `has_slots`: it came out
-    of the gate, with slots or for a start that a rate gave it; its slots are given back once its body has ended.
+    `is_limited`: it has one of the places of a queue that lets only so many of its jobs run. `has_slots`: it holds
+    slots, or has used up a start: they are given back once its body has ended.
     Its ids may be of a store's own class of UUIDs, equal to the plain ones; what a body sees is made plain.
     """
 

@@ -102,9 +102,9 @@ REASON_RULES: tuple[ReasonRule, ...] = (
     _rule(_C.QUEUE_PAUSED, _K.QUEUE, "its queue is paused", "queue", "by", "since", "until", "reason"),
     _rule(_C.QUEUE_AT_LIMIT, _K.QUEUE, "as many jobs of its queue run as may", "queue", "running", "concurrency"),
     _rule(
-        _C.SLOT, _K.LIMIT, "all slots of one of its limits are held", "limit", "key", "n", "held", "holders", "before"
+        _C.SLOT, _K.LIMIT, "all slots of one of its limits are held", "limit", "key", "n", "held", "holders", "ahead"
     ),
-    _rule(_C.RATE, _K.LIMIT, "its job type's rate lets nobody start now", "key", "n", "per_ms", "refills_at", "before"),
+    _rule(_C.RATE, _K.LIMIT, "its rate has no start left", "key", "n", "per_ms", "next_at", "ahead"),
     _rule(_C.NO_WORKERS, _K.FLEET, "no worker lives"),
     _rule(_C.QUEUE_NOT_SERVED, _K.FLEET, "no live worker serves its queue", "queue", "served"),
     _rule(_C.WORKERS_DRAINING, _K.FLEET, "all workers of its queue are leaving", "queue", "workers"),
@@ -165,7 +165,7 @@ class Situation:
     `is_claimable` is the claim's own word: a worker that serves queue, name and version, and has nothing else to do,
     would take it. `ahead` counts the jobs before it in its queue, up to `MOST_AHEAD`. `published` is the code version
     that published its job type last. `concurrency` is how many jobs of its queue may run at once, `running` how many
-    do, counted only where that is limited. `limits` are those that the job is under, when it waits in the gate.
+    do, counted only where that is limited. `limits` are the job's own, in the order it has them.
     """
 
     at: datetime
@@ -176,8 +176,8 @@ class Situation:
     running: int = 0
     pin: PinView | None = None
     ahead: int = 0
-    limits: tuple[LimitFacts, ...] = ()
     published: str | None = None
+    limits: tuple[LimitFacts, ...] = ()
     workers: tuple[WorkerView, ...] = ()
 
 

@@ -141,7 +141,7 @@ class QueueView:
 class Stats:
     """Counts over the whole store; each job is in exactly one bucket. Of terminal jobs a store may count the newest.
 
-    `slots_held` are those of limits, whatever became of their attempts.
+    `slots_held` are the slots of limits that are held, by whatever body still runs.
     """
 
     by_state: dict[State, int]

@@ -2,8 +2,8 @@
 
 A part of the job store's protocol, apart because jobs without limits never come here. The gate is no state of its own:
 a job in it is ready, and no claim sees it. A slot is a row of one claim. It is held until its body has ended or its
-worker's lease has, whatever became of the claim: a cancelled job's body that runs on still holds it. Implemented by
-every driver.
+worker's lease has, whatever became of the claim: a cancelled job's body that runs on still holds it. What operators do
+keeps its row of the audit, when it is given one, in the same commit. Implemented by every driver.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from ..domain.audit import UNCHANGED, AuditEntry
+from ..domain.audit import AuditEntry
 from ..domain.job import ClaimToken, JobId, WorkerId
 from ..domain.limit import Admitted, JobLimits, SlotQuery, SlotView, StoredLimit
 from .claims import ClaimRequest
@@ -65,8 +65,7 @@ class LimitStore(Protocol):
         """Take back what closed attempts of a job still hold, at once, on an operator's word; gives what it took.
 
         Its body may run on, and is then one more than the limit. `JOB_STATE_CONFLICT` while the attempt is open, which
-        a cancel ends; `NOT_FOUND` when it holds nothing; `JOB_NOT_FOUND`. The row of the audit is kept in the same
-        commit, with what was taken.
+        a cancel ends; `NOT_FOUND` when it holds nothing; `SLOT_LOST` when it was given back meanwhile; `JOB_NOT_FOUND`.
         """
         ...
 
@@ -80,21 +79,10 @@ class LimitStore(Protocol):
         """Put an operator's `n` in the place of the declared one, or with None take it away again.
 
         Fewer than are held now takes nothing back; nobody starts until they have ended. `NOT_FOUND` for a limit that
-        no job type has declared. The row of the audit is kept in the same commit, with the number before and after.
+        no job type has declared.
         """
         ...
 
     async def limits_of(self, job_id: JobId, *, tenant: str | None = None) -> JobLimits | None:
         """Give what a job's limits are and how they stand, in one snapshot; None when absent or another tenant's."""
         ...
-
-
-def audit_of_set(entry: AuditEntry, before: int | None, after: int | None) -> AuditEntry:
-    """Give the row of a limit that was set: from how many to how many."""
-    outcome = UNCHANGED if before == after else entry.outcome
-    return entry.came_to(outcome, before={"n": before}, after={"n": after})
-
-
-def taken_back(slots: Sequence[SlotView]) -> dict[str, object]:
-    """Give the details of the row of slots that were taken back, and from which worker."""
-    return {"slots": [{"limit": slot.limit, "key": slot.key, "worker_id": str(slot.worker_id)} for slot in slots]}

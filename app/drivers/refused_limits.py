@@ -1,10 +1,10 @@
-"""The verbs of limits of a store that is not built: a part of `refused`, which alone uses it."""
+"""The verbs of limits of a store that is not built: each refuses. A part of `refused`."""
 
 # ruff: noqa: ARG002, D102 - the signatures are the protocol's, and no argument matters
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -15,8 +15,11 @@ from ..domain.limit import Admitted, JobLimits, SlotQuery, SlotView, StoredLimit
 from .claims import ClaimRequest
 
 
-class RefusedLimits:
+class RefusedLimits(ABC):
     """A `LimitStore` that refuses everything."""
+
+    @abstractmethod
+    def _refusal(self) -> NotImplementedYet: ...
 
     async def admit(self, request: ClaimRequest) -> Admitted:
         raise self._refusal()
@@ -48,6 +51,3 @@ class RefusedLimits:
 
     async def limits_of(self, job_id: JobId, *, tenant: str | None = None) -> JobLimits | None:
         raise self._refusal()
-
-    @abstractmethod
-    def _refusal(self) -> NotImplementedYet: ...

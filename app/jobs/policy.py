@@ -71,8 +71,8 @@ class JobPolicy:
     the first start. Errors of the types in `terminal_on` are not retried. With `abort="signal"` a body is told to stop
     and never cancelled. `priority` is 0 to 9, lower first. `step_timeout` bounds one step's running time.
     `event_poll` is how often the store is searched for waiting runs that a wake-up missed: the least of a worker's job
-    types counts, 30 s without any. `retention` is how long ended jobs of the type are kept, whatever they ended as.
-    `limits` bound how many run at once and `rate` how many begin, over the whole fleet.
+    types counts, 30 s without any. `limits` bound how many run at once and `rate` how many begin, over the whole fleet.
+    `retention` is how long ended jobs of the type are kept, whatever they ended as.
     """
 
     queue: str = DEFAULT_QUEUE

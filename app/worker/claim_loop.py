@@ -2,9 +2,8 @@
 
 Work is found by polling; a wake-up only makes the next look sooner. There is one claim at a time: the loop's, or the
 one that rides along while outcomes are stored. Limited jobs come out of the gate, by a call of their own before the
-claim. After a claim whose reply was lost, and once a lease in any case, what the store says this worker holds and it
-does not is handed back. What becomes of a claim is `intake`'s. One task of the worker runs `run`; it ends by the
-leaving event, never by being cancelled.
+claim. What is in doubt is `reconcile`'s, what becomes of a claim `intake`'s. One task of the worker runs `run`; it ends
+by the leaving event, never by being cancelled.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from ..jobs.registry import Registry
 from ..lifecycle.tasks import first_of, start_task
 from .alone import AloneTurn
 from .backoff import Backoff
-from .doubt import Doubt
 from .gate import GateWatch
 from .intake import Intake
 from .lease import Lease
 from .places import Places
+from .reconcile import Reconciler
 from .ride import Ride
 from .roster import Roster
 from .run import Bench
@@ -75,7 +74,7 @@ class ClaimLoop:
         self.gate = GateWatch(
             is_declared=registry.has_limits, monotonic=bench.monotonic, roll=bench.roll, on_news=self._news.set
         )
-        self._doubt = Doubt(driver=driver, roster=roster, gate=self.gate, bench=bench, leaving=leaving)
+        self._reconciler = self._make_reconciler()
         self._intake = Intake(
             driver=driver,
             registry=registry,
@@ -86,9 +85,8 @@ class ClaimLoop:
             leaving=leaving,
             on_late=on_late,
             on_limited=on_limited,
-            on_doubt=self._doubt.arise,
+            on_doubt=self._reconciler.doubt,
         )
-        self._is_given_up = False
         self._may_be_more = True
         self._limited: set[str] = set()  # queues of which only so many jobs run: the end of one may let another begin
         self._is_listening = False
@@ -96,6 +94,16 @@ class ClaimLoop:
         self._ride: Ride | None = None  # a claim that rides along with a settle, while it is under way
         self._ride_ended = asyncio.Event()
         self._brought: tuple[Ride, Sequence[ClaimedJob]] | None = None
+
+    def _make_reconciler(self) -> Reconciler:
+        return Reconciler(
+            driver=self._driver,
+            bench=self._bench,
+            roster=self._roster,
+            backoff=self._backoff,
+            leaving=self._leaving,
+            has_slots=lambda: self.gate.has_looked,
+        )
 
     @property
     def is_empty(self) -> asyncio.Event:
@@ -115,7 +123,7 @@ class ClaimLoop:
 
     def give_up(self) -> None:
         """Leave what has not ended to whoever takes its claims over."""
-        self._is_given_up = True
+        self._reconciler.give_up()
         self._intake.carrier.give_up()
 
     async def run(self) -> None:
@@ -124,7 +132,7 @@ class ClaimLoop:
             await self._step(self._lease())
         await self._intake.hand_back()
         await self._ride_over()
-        if self._doubt.is_open:
+        if self._reconciler.is_doubtful:
             await self._reconcile(self._lease())
 
     async def _step(self, lease: Lease) -> None:
@@ -134,7 +142,7 @@ class ClaimLoop:
         elif not lease.may_claim:
             await first_of(self._leaving, self._news, within=_LOOK_SECONDS)
             self._news.clear()
-        elif self._doubt.is_due:
+        elif self._reconciler.is_due:
             await self._reconcile(lease)
         elif self._intake.runs_alone() or await self._is_held_back(lease):
             self._changed.clear()
@@ -188,6 +196,7 @@ class ClaimLoop:
                 await self._lost(lease, error)
                 return False
             self.gate.note(admitted)
+            self._limited |= {job.queue for job in admitted.jobs if job.is_limited}
             await self._intake.take(admitted.jobs, ride)
         finally:
             self._is_claiming = False
@@ -227,7 +236,7 @@ class ClaimLoop:
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
-            self._doubt.arise()
+            self._reconciler.doubt()
             await asyncio.wait({call})
             await self._reconcile(self._lease())
             raise
@@ -241,7 +250,7 @@ class ClaimLoop:
         may_be_more = self._may_be_more or not self._limited.isdisjoint(queues)
         if not is_free or not may_be_more or self._leaving.is_set() or not lease.may_claim:
             return None
-        if self._doubt.is_due:
+        if self._reconciler.is_due:
             self._news.set()
             return None
         if self._turn.waits is not None or self._intake.runs_alone() or self.gate.is_wanted:
@@ -263,7 +272,7 @@ class ClaimLoop:
     def lost(self, ride: Ride) -> None:
         """Note that a ride's reply was lost; under a lease that is over by now, what it may have brought goes back."""
         self._ride = None
-        self._doubt.arise()
+        self._reconciler.doubt()
         if not ride.lease.is_held:
             self._on_late(ride.lease)
         self._ride_ended.set()
@@ -289,7 +298,7 @@ class ClaimLoop:
 
     async def _lost(self, lease: Lease, error: Exception) -> None:
         """Note a claim whose reply was lost; under a lease that is over by now, what it may have brought goes back."""
-        self._doubt.arise()
+        self._reconciler.doubt()
         self._bench.telemetry.claim_failed(error)
         if not lease.is_held:
             self._on_late(lease)
@@ -299,7 +308,7 @@ class ClaimLoop:
         """Hand back what the store says this worker holds and it does not; until it is done, nothing is claimed."""
         self._is_claiming = True
         try:
-            await self._doubt.end(lease, is_given_up=lambda: self._is_given_up)
+            await self._reconciler.run(lease)
         finally:
             self._is_claiming = False
 

@@ -30,6 +30,7 @@ from .heartbeat import Heartbeat
 from .kit import Kit, housekeeping_of, maintenance_of
 from .lease import Lease
 from .leaving import Leaving
+from .maintenance import Maintenance
 from .registration import Registration
 from .roster import Roster
 from .run import Bench, fallback_of
@@ -68,20 +69,22 @@ class Session:
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
         self._bulk = BulkRunner(bulk_of(driver), telemetry=telemetry, leaving=life.is_leaving)
-        self._maintenance = maintenance_of(
-            kit,
-            life,
-            on_ready=self._look,
-            may_reap=lambda: self.registration.lease.may_reap,
-            on_bulk=self._bulk.wake,
-            on_due=self._found_due,
-        )
+        self._maintenance = self._make_maintenance()
         self._housekeeping = housekeeping_of(kit, life)
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
         self._pool = ThreadPoolExecutor(max_workers=options.concurrency, thread_name_prefix="outlast.body")
         self._bench = self._make_bench()
         self._slots = SlotReturn(driver=driver, telemetry=telemetry, roll=kit.roll, on_returned=self._look)
-        self._claims = self._make_claims()
+        self._claims = ClaimLoop(
+            driver=driver,
+            registry=kit.registry,
+            bench=self._bench,
+            roster=self.roster,
+            lease=lambda: self.registration.lease,
+            on_late=self.registration.owes,
+            on_limited=self._slots.put,
+            leaving=life.is_leaving,
+        )
         self._settler.carries(self._claims)
         self._watch = StallWatch(
             limit_seconds=options.loop_stall.total_seconds(),
@@ -264,16 +267,14 @@ class Session:
 
     # --- what its parts are made of ---------------------------------------------------------------------------------
 
-    def _make_claims(self) -> ClaimLoop:
-        return ClaimLoop(
-            driver=self._kit.driver,
-            registry=self._kit.registry,
-            bench=self._bench,
-            roster=self.roster,
-            lease=lambda: self.registration.lease,
-            on_late=self.registration.owes,
-            on_limited=self._slots.put,
-            leaving=self.life.is_leaving,
+    def _make_maintenance(self) -> Maintenance:
+        return maintenance_of(
+            self._kit,
+            self.life,
+            on_ready=self._look,
+            on_due=self._found_due,
+            may_reap=lambda: self.registration.lease.may_reap,
+            on_bulk=self._bulk.wake,
         )
 
     def _make_bench(self) -> Bench:

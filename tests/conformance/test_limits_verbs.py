@@ -238,6 +238,17 @@ async def test_a_slot_is_shown_with_its_holder(env: DriverEnv) -> None:
     assert not slot.is_open
 
 
+async def test_held_slots_are_counted_also_of_a_job_that_is_gone(env: DriverEnv) -> None:
+    await declare(env)
+    assert (await env.driver.stats()).slots_held == 0
+    await limited(env)
+    held = await admit_one(env, await env.register())
+    await env.close_attempt(held.token, Completed())
+    await env.driver.delete(held.token.job_id)
+    counted = await env.driver.stats()
+    assert (counted.slots_held, counted.queues) == (1, ())
+
+
 async def test_slots_are_filtered_and_paged(env: DriverEnv) -> None:
     await declare(env, 5)
     worker = await env.register(lease_ms=LONG)

@@ -117,8 +117,8 @@ _READS = {
         "dead_letters",
     ),
     *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history"),
-    *("items", "job_types", "key", "keys", "known", "limits_of", "list", "listen", "now", "open", "open_heartbeat"),
-    *("operations", "ping"),
+    *("items", "job_types", "key", "keys", "known", "limits_of", "list", "listen", "now", "open"),
+    *("open_heartbeat", "operations", "ping"),
     *("queue_facts", "queues", "run", "schedules", "situation", "slots", "stage_now", "standings", "stats"),
     *("stored_limits", "until_finished", "view", "vitals", "workers"),
 }

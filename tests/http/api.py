@@ -89,6 +89,11 @@ def job_type(name: str = NAME, *, schema: dict[str, Any] | None = None, **policy
     return JobTypeDoc(name=name, code_version="1.0.0", document=json.dumps(document))
 
 
+def _doctor(env: DriverEnv) -> Doctor:
+    around = Surroundings(pool_size=10, drain=timedelta(seconds=25))
+    return Doctor(env.driver, outbox_of(env.driver), surroundings=lambda: around, now=env.now)
+
+
 class Api:
     """One application over one driver."""
 
@@ -119,24 +124,19 @@ class Api:
                 "runs": RunControl(driver=env.driver, jobs=jobs, streams=self.streams),
                 "events": EventControl(env.driver),
                 "queues": QueueControl(env.driver),
+                "limits": LimitControl(env.driver),
                 "purge": PurgeControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
                 "audit": AuditControl(env.driver),
                 "requests": RequestControl(env.driver),
                 "bulk": BulkControl(bulk_of(env.driver), telemetry=self.telemetry, now=env.now),
-                "limits": LimitControl(env.driver),
                 "schedules": ScheduleControl(
                     schedules_of(env.driver), catalogue=catalogue, admission=Admission(now=env.now)
                 ),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
                 "deploys": DeployControl(env.driver),
-                "doctor": Doctor(
-                    env.driver,
-                    outbox_of(env.driver),
-                    surroundings=lambda: Surroundings(pool_size=10, drain=timedelta(seconds=25)),
-                    now=env.now,
-                ),
+                "doctor": _doctor(env),
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),
                 "waiters": self.waiters,
                 "streams": self.streams,

@@ -9,6 +9,7 @@ from app.domain.audit import Acting
 from app.domain.outcome import Held
 from app.http.answers_audit import AuditList
 from app.http.app import openapi_document
+from tests.conformance.gated import admit, declare, limited
 from tests.http.api import Api, code_of, dead
 
 # What is no operator's action: producers' requests, which name who made them on what they make; and leaving, which
@@ -97,6 +98,25 @@ async def test_queues_workers_and_the_outbox_are_acted_on_by_somebody(each_api: 
     assert [row["reason"] for row in rows] == ["mended", "its node goes", "it has moved", "it moves"]
 
 
+async def test_limits_and_slots_are_acted_on_by_somebody(each_api: Api) -> None:
+    api = each_api
+    await declare(api.env, 4)
+    (job_id,) = await limited(api.env)
+    await admit(api.env, await api.env.register())
+    await api.client.post(f"/v1/jobs/{job_id}/cancel")
+    await api.client.post(f"/v1/jobs/{job_id}/release-slots", json={"reason": "it hangs"})
+    for _ in range(2):
+        await api.client.post("/v1/limits/demo.job/limit", json={"n": 2, "reason": "less"})
+    await api.client.post("/v1/limits/demo.job/other", json={"n": 2})
+    rows = [row for row in await _rows(api) if row["action"] != "job.cancel"]
+    assert [(row["action"], row["target"]["id"], row["outcome"], row["reason"], row["details"]) for row in rows] == [
+        ("limit.set", "demo.job/limit", "unchanged", "less", {"before": 2, "after": 2}),
+        ("limit.set", "demo.job/limit", "done", "less", {"before": None, "after": 2}),
+        ("job.release_slots", str(job_id), "done", "it hangs", {"slots": 1}),
+    ]
+    assert {(row["actor"], row["tenant"]) for row in rows} == {("dev", None), ("dev", "default")}
+
+
 async def test_pages_follow_each_other_under_the_same_filters(each_api: Api) -> None:
     api = each_api
     jobs = [await api.post() for _ in range(3)]
@@ -147,5 +167,5 @@ def test_every_operation_that_changes_something_is_known_to_leave_a_row_or_not_t
         *("cancelJob", "retryJob", "forkJob", "releaseJob", "runJobNow", "updateJob", "deleteJob", "duplicateJob"),
         *("createBulkOperation", "abortBulkOperation", "purgeDeadLetters", "updateQueue"),
         *("pauseQueue", "resumeQueue", "drainWorker", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
-        *("createApiKey", "rotateApiKey", "revokeApiKey"),
+        *("releaseSlots", "setLimit", "createApiKey", "rotateApiKey", "revokeApiKey"),
     }

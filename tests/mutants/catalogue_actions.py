@@ -15,8 +15,8 @@ ACTIONS = (
             Mutant("tenant", "j.id = $1 and ($2::text is null or j.tenant = $2)", "j.id = $1 or $2 = ''"),
             Mutant(
                 "its rank",
-                "queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts from t returning",
-                "queue, rank | 1, job_id, name_id, attempt, claim_no, crashes, interrupts from t returning",
+                "queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts from t),",
+                "queue, rank | 1, job_id, name_id, attempt, claim_no, crashes, interrupts from t),",
             ),
             Mutant("its time is now", " and run_at > outlast.clock())", " and run_at is null)"),
             Mutant("sleeps alone", " and w.kind = {KIND_CODES[StepKind.SLEEP]}\n    and exists", "\n    and exists"),
@@ -68,7 +68,7 @@ ACTIONS = (
         _DRIVER + "patch.py",
         ("tests/conformance/test_patch.py", _RACES + "patch.py"),
         (
-            Mutant("the lane stays", "(t.rank & 1), t.rank)", "1, t.rank)"),
+            Mutant("the lane stays", "(t.rank & {LIMITED | 1}), t.rank)", "(t.rank & {LIMITED} | 1), t.rank)"),
             Mutant("another number", "seq = nextval('outlast.token_seq'), moved", "moved"),
             Mutant("found by its id from now on", "moved = true,\n", "moved = t.moved,\n"),
             Mutant(

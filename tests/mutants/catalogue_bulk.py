@@ -160,16 +160,25 @@ BULK = (
             ),
             Mutant(
                 "put off: ready ones",
-                "any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock() returning",
-                "any(array(select ctid from rdy_rows)) and $5::timestamptz < outlast.clock() returning",
+                "any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock()",
+                "any(array(select ctid from rdy_rows)) and $5::timestamptz < outlast.clock()",
             ),
             Mutant(
                 "brought forward",
                 "and $5::timestamptz <= outlast.clock() returning *),\nlater",
                 "and $5::timestamptz < '1970-01-01' returning *),\nlater",
             ),
-            Mutant("priority: same stays", " and t.rank <> {_RANK} order by", " order by"),
-            Mutant("priority: in order", "order by t.rank, t.seq) o)", "order by t.rank, t.seq desc) o)"),
+            Mutant("priority: same stays", "rdy_rows)) and t.rank <> {_RANK} order by", "rdy_rows)) order by"),
+            Mutant(
+                "priority: in order",
+                "rdy_rows)) and t.rank <> {_RANK} order by t.rank, t.seq)",
+                "rdy_rows)) and t.rank <> {_RANK} order by t.rank, t.seq desc)",
+            ),
+            Mutant(
+                "priority: gated in order",
+                "gat_rows)) and t.rank <> {_RANK} order by t.rank, t.seq)",
+                "gat_rows)) and t.rank <> {_RANK} order by t.rank, t.seq desc)",
+            ),
             Mutant(
                 "priority: suspended",
                 "sus as (update outlast.suspended t set rank = {_RANK}",

@@ -10,6 +10,8 @@ _TESTS = (
     "tests/conformance/test_limits.py",
     "tests/conformance/test_limits_rates.py",
     "tests/conformance/test_limits_verbs.py",
+    "tests/conformance/test_limits_queues.py",
+    "tests/postgres/test_races_limits_queues.py",
 )
 
 LIMITS = (
@@ -23,11 +25,15 @@ LIMITS = (
             Mutant("admit: an operator's number", "coalesce(r.override, r.declared)", "r.declared"),
             Mutant("admit: what is declared no more", "case when r.declared is not null then", "case when true then"),
             Mutant("admit: lease", "where s.room > 0 and {MAY_CLAIM.strip()}", "where s.room > 0 and $1 is not null"),
+            Mutant("admit: paused queues", " and l.is_paused is not true"),
+            Mutant("admit: full queues", " and (l.places > 0) is not false"),
             Mutant(
-                "admit: paused queues",
-                "\n    and not exists (select from outlast.queue p where p.name = s.queue and p.paused_at is not null)",
+                "admit: counts under the lock",
+                "{PLACES} as places from outlast.queue q\nwhere",
+                "9 as places from outlast.queue q\nwhere",
             ),
-            Mutant("admit: names", " and g.name_id = any($4::int[])", " and $4::int[] is not null"),
+            Mutant("admit: paused since", "({PAUSED} or (q.concurrency", "((q.concurrency"),
+            Mutant("admit: limited since", "q.concurrency is not null and q.name <> all", "false and q.name <> all"),
             Mutant("admit: parked ones of open keys", "where k.open_at <= outlast.clock()", "where false"),
             Mutant("admit: in order", "order by c.rank, c.seq limit", "order by c.seq limit"),
             Mutant(
@@ -35,6 +41,12 @@ LIMITS = (
                 "any($2::uuid[]) for update skip locked)) and",
                 "any($2::uuid[]) for update)) and",
             ),
+        ),
+    ),
+    Target(
+        _DRIVER + "gate_decision.py",
+        _TESTS,
+        (
             Mutant(
                 "admit: every key at once",
                 "candidate.keys.keys() <= keys.keys()",

@@ -31,7 +31,7 @@ EXPLAIN = Target(
         Mutant("counted to an end", " limit $2::int"),
         Mutant("kept for a version", "case when r.name_id <> e.name_id then p.name end", "p.name"),
         Mutant("its own hand-back", "h.job_id = e.id", "true"),
-        Mutant("moved tokens", " and r.moved) r on true", " and not r.moved) r on true"),
+        Mutant("moved tokens", " and r.moved\n", " and not r.moved\n"),
     ),
 )
 

@@ -61,7 +61,8 @@ QUEUES = (
             ),
             Mutant(
                 "what is there already",
-                "        batch.found(await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns))\n",
+                "        batch.found("
+                "await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns[:FIND_KNOWN_BINDS]))\n",
             ),
             Mutant("no more than fit", "indexes[room.free :]", "indexes"),
             Mutant("what it took", "                self._rooms[queue].free -= 1", "                pass"),

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.job import WorkerId
 from app.drivers.postgres.enqueue_columns import plain_columns
-from app.drivers.postgres.enqueue_statements import ENQUEUE, ENQUEUE_PLAIN, UNDER_LIMITS
+from app.drivers.postgres.enqueue_statements import ENQUEUE, ENQUEUE_LIMITED, ENQUEUE_PLAIN
 from tests.conformance.gated import ALL
 from tests.postgres.meter import Meter, asks, buffers, metered, wal_position
 from tests.postgres.pages import CLAIMS, SETTLES, administrator, open_pages, warm_meter
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.postgres
 
 JOBS = 1_000
 BATCH = 100
-_OURS = ("outlast.gate", "slot", "limit_key", "limit_rule", "limit_names")
+_OURS = ("outlast.gate", "outlast.slot", "limit_key", "limit_rule", "limit_names")
 _DISARM = "alter table outlast.ready disable trigger into_gate"
 
 
@@ -38,9 +38,9 @@ def test_no_hot_statement_knows_of_limits(sql: str) -> None:
 
 
 def test_the_statement_for_limited_jobs_is_the_whole_one_and_what_limits_add() -> None:
-    assert len(UNDER_LIMITS) > len(ENQUEUE)
+    assert len(ENQUEUE_LIMITED) > len(ENQUEUE)
     conditions = [line for line in ENQUEUE.splitlines() if "where" in line and "seq is null" not in line]
-    assert all(line in UNDER_LIMITS for line in conditions)
+    assert all(line in ENQUEUE_LIMITED for line in conditions)
 
 
 async def test_jobs_without_limits_write_not_a_byte_more(lone_url: str) -> None:

@@ -1,7 +1,8 @@
 """The command of the state machine that holds what is said of jobs to what a worker does with them.
 
 For one snapshot: a job is explained as runnable exactly if a worker that serves its queue, its name and its version,
-and runs nothing else, claims it; where only so many of a queue may run, those that are before the others.
+and runs nothing else, claims it; where only so many of a queue may run, those that are before the others. Of limited
+jobs one may take the slot, or the place, that another could have had.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from tests.properties.driver_model import QUEUES
 from tests.properties.limit_rules import LimitRules
 from tests.properties.queue_rules import QueueRules
 from tests.support.drivers import new_worker
-from tests.support.twins import Side
 
 NAMES = frozenset({"a.job", "b.job"})
 ALL = 100
@@ -37,21 +37,19 @@ class ExplainRules(LimitRules, QueueRules):
         runnable = {job_id for job_id, each in explained.items() if each.is_runnable}
         places = self._places()
         kept = {job_id: each.pin.version for job_id, each in situations.items() if each.pin is not None}
-        limited = {job_id for job_id, each in situations.items() if each.limits}
-        first, admitted = len(self.tokens), set[JobId]()
+        first = len(self.tokens)
         for version in (OTHER_CODE, *sorted(set(kept.values()))):
             wanted = {job_id for job_id in runnable if kept.get(job_id, OTHER_CODE) == version}
-            claimed, came_out = self._claimed_by(version)
-            assert claimed == _first(wanted - limited, situations, places), f"a worker with code {version}"
-            assert came_out <= wanted & limited, f"a worker with code {version}"
-            admitted |= came_out
-            for job_id in came_out:
+            claimed = self._claimed_by(version)
+            assert claimed <= wanted, f"a worker with code {version}"
+            gated = {job_id for job_id in wanted if situations[job_id].limits}
+            for job_id in claimed & gated:
                 places[situations[job_id].job.queue] -= 1
-        assert min(places.values()) >= 0
-        taken = {key for job_id in admitted for key in _keys(situations[job_id])}
-        for job_id in (runnable & limited) - admitted:
-            # Others that were as runnable, and before it, have taken what they are counted by with it.
-            assert taken & _keys(situations[job_id]) or places[situations[job_id].job.queue] == 0, job_id
+            assert claimed - gated == _first(wanted - gated, situations, places), f"a worker with code {version}"
+            taken = {key for job_id in claimed for key in _keys(situations[job_id])}
+            for job_id in gated - claimed:  # somebody has the slot, or the place
+                has_place = places[situations[job_id].job.queue] > 0
+                assert _keys(situations[job_id]) & taken or not has_place, f"a worker with code {version}"
         self._give_back(first)
 
     def _situations(self) -> dict[JobId, Situation]:
@@ -78,23 +76,20 @@ class ExplainRules(LimitRules, QueueRules):
         assert explained.is_runnable is not any(reason.kind.blocks for reason in explained.reasons), explained
         return explained
 
-    def _claimed_by(self, version: str) -> tuple[set[JobId], set[JobId]]:
-        """Let a worker with nothing to do, which serves and knows everything, claim all it can, and out of the gate."""
+    def _claimed_by(self, version: str) -> set[JobId]:
+        """Let a worker with nothing to do, which serves and knows everything, claim all it can."""
         about = new_worker(code_version=version, queues=QUEUES, concurrency=ALL, names=tuple(NAMES))
         self.twins.register(lambda side: side.driver.register_worker(about))
-
-        async def publish(side: Side) -> None:
-            declared = {doc.name: doc.document for doc in await side.driver.job_types()}
-            docs = [JobTypeDoc(name=name, code_version=version, document=declared.get(name, "{}")) for name in NAMES]
-            await side.driver.publish_job_types(sorted(docs, key=lambda doc: doc.name))
-
-        self.twins.ask(publish)
+        published = cast("tuple[JobTypeDoc, ...]", self.twins.ask(lambda side: side.driver.job_types()))
+        documents = {doc.name: doc.document for doc in published}  # what they declare stays in force
+        docs = [
+            JobTypeDoc(name=name, code_version=version, document=documents.get(name, "{}")) for name in sorted(NAMES)
+        ]
+        self.twins.ask(lambda side: side.driver.publish_job_types(docs))
         before = len(self.tokens)
+        self._admit(len(self.twins.workers) - 1, ALL)
         self._claim(len(self.twins.workers) - 1, dict.fromkeys(QUEUES, ALL), NAMES, ALL)
-        between = len(self.tokens)
-        self._admit(self.twins.workers[-1], room=ALL, alone_ok=True)
-        jobs = [token.memory.job_id for token in self.tokens[before:]]
-        return set(jobs[: between - before]), set(jobs[between - before :])
+        return {token.memory.job_id for token in self.tokens[before:]}
 
     def _give_back(self, first: int) -> None:
         taken = self.tokens[first:]
@@ -117,5 +112,4 @@ def _first(wanted: set[JobId], situations: dict[JobId, Situation], places: dict[
 
 
 def _keys(situation: Situation) -> set[tuple[str, str, str]]:
-    """Give what a job in the gate is counted by."""
-    return {(situation.job.name, facts.limit, facts.key) for facts in situation.limits if facts.n is not None}
+    return {(situation.job.name, facts.limit, facts.key) for facts in situation.limits}

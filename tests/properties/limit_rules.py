@@ -50,9 +50,10 @@ class LimitRules(RunRules):
     @precondition(lambda self: self.twins.workers)
     @rule(pick=picks, room=st.integers(1, 3), alone_ok=st.booleans())
     def admit(self, pick: int, room: int, alone_ok: bool) -> None:
-        self._admit(one(self.twins.workers, pick), room=room, alone_ok=alone_ok)
+        self._admit(pick, room, alone_ok=alone_ok)
 
-    def _admit(self, worker: Pair[WorkerId], *, room: int, alone_ok: bool) -> None:
+    def _admit(self, pick: int, room: int, *, alone_ok: bool = True) -> None:
+        worker: Pair[WorkerId] = one(self.twins.workers, pick)
         shares = (QueueShare(queue="default", room=room), QueueShare(queue="mail", room=room))
         known = frozenset({"a.job", "b.job"})
 

@@ -90,8 +90,8 @@ class RunRules(DriverModel):
             if found.must_expire:  # or there are limits of ended jobs to clear away, which this does
                 expired += await side.driver.expire()
                 found = await side.driver.due()
-            musts = (found.must_expire, found.must_reap, found.must_release, found.must_free)
-            return tuple(expired), *musts, found.is_gated
+            moved = found.must_reap, found.must_release, found.must_free, found.is_gated
+            return tuple(expired), found.must_expire, *moved
 
         self.twins.ask(due)
 

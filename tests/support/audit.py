@@ -17,9 +17,9 @@ def an_entry(action: Action, target: object = None, **fields: Any) -> AuditEntry
     return AuditEntry(action=action, target=None if target is None else str(target), **{**defaults, **fields})
 
 
-async def rows_of(driver: JobDriver, target: JobId | str) -> list[AuditView]:
-    """Give what the audit says of a job, or of another target, the newest first."""
-    return list((await driver.audit(AuditQuery(target=str(target)))).items)
+async def rows_of(driver: JobDriver, job_id: JobId) -> list[AuditView]:
+    """Give what the audit says of a job, the newest first."""
+    return list((await driver.audit(AuditQuery(target=str(job_id)))).items)
 
 
 async def outcomes(driver: JobDriver, job_id: JobId) -> list[tuple[str, str]]:

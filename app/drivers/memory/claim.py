@@ -40,31 +40,32 @@ def claim_at(store: Store, request: ClaimRequest, now: datetime) -> tuple[Claime
     worker = store.workers.get(request.worker_id)
     if worker is None or not worker.is_alive(now):
         return ()
-    room = rooms_of(store, request, now)
+    room = open_room(store, request, now)
     chosen: list[JobId] = []
-    for job_id in startable(store, request, worker.about.code_version, now, store.queue):
+    for job_id in startable(store, request, worker.about.code_version, room, store.queue):
+        if len(chosen) >= request.room:
+            break
         queue = store.queue_of(job_id)
-        if len(chosen) < request.room and room[queue] > 0:
+        if room[queue] > 0:
             room[queue] -= 1
             chosen.append(job_id)
     return tuple(open_claim(store, job_id, request.worker_id, now) for job_id in chosen)
 
 
-def rooms_of(store: Store, request: ClaimRequest, now: datetime) -> dict[str, int]:
-    """Give how many of each queue's jobs may start: what is asked for, at most what its places let."""
+def open_room(store: Store, request: ClaimRequest, now: datetime) -> dict[str, int]:
+    """Give how many jobs may be taken of each queue that is open; for a caller in a statement."""
     open_ones = (share for share in request.shares if is_open(store, share.queue, now))
     return {share.queue: min(share.room, places(store, share.queue)) for share in open_ones}
 
 
 def startable(
-    store: Store, request: ClaimRequest, version: str, now: datetime, lane: Callable[[str], Iterable[Place]]
+    store: Store, request: ClaimRequest, version: str, queues: Iterable[str], lane: Callable[[str], Iterable[Place]]
 ) -> Iterator[JobId]:
-    """Walk the named queues' lanes as one, by `(rank, seq)`, and give what the worker may start, room apart.
+    """Walk the queues' lanes as one, by `(rank, seq)`, and give what the worker may start, room apart.
 
     A job that was handed back is for workers of its version; its claim ends that, wherever it goes afterwards.
     """
-    queues = [queue for queue, room in rooms_of(store, request, now).items() if room > 0]
-    for _, _, job_id in list(merge(*(lane(queue) for queue in queues))):
+    for _, _, job_id in merge(*(lane(queue) for queue in queues)):
         if fits(store, job_id, request.names, version, alone_ok=request.alone_ok):
             yield job_id
 

@@ -60,12 +60,11 @@ from .outbox import MemoryOutbox
 from .purge import MemoryPurges
 from .queues import MemoryQueues
 from .requests import MemoryRequests
-from .runs import MemoryRuns
 from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryActions, MemoryLimits, MemoryRuns, MemoryPurges, MemoryQueues, MemoryRequests):
+class MemoryDriver(MemoryActions, MemoryLimits, MemoryPurges, MemoryQueues, MemoryRequests):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:

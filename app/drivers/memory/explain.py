@@ -9,7 +9,7 @@ from datetime import datetime
 from ...domain.job import JobId
 from ...domain.reason import MOST_AHEAD, PauseView, PinView, Situation
 from .claim import fits, is_open, places
-from .limits import limits_at
+from .limits import facts_of
 from .overview import workers_at
 from .read import described
 from .rows import Ready
@@ -34,8 +34,8 @@ def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation |
             running=0 if most is None else store.running_of(job.queue),
             pin=None if ready is None else _pin(ready),
             ahead=0 if ready is None else _ahead(store, job_id, ready),
-            limits=limits_at(store, job_id, now) if store.is_gated(job_id) else (),
             published=None if published is None else published.code_version,
+            limits=facts_of(store, job_id, now, tenant=tenant),
             workers=workers_at(store, now),
         )
 
@@ -45,8 +45,8 @@ def _is_claimable(store: Store, job_id: JobId, ready: Ready, now: datetime) -> b
     job = store.envelopes[job_id].job
     version = "" if ready.pin is None else ready.pin.version
     has_place = is_open(store, job.queue, now) and places(store, job.queue) > 0
-    is_free = all(facts.is_free for facts in limits_at(store, job_id, now))
-    return has_place and is_free and fits(store, job_id, frozenset({job.name}), version, alone_ok=True)
+    is_free = all(facts.is_free for facts in facts_of(store, job_id, now))
+    return is_free and has_place and fits(store, job_id, frozenset({job.name}), version, alone_ok=True)
 
 
 def _pause(store: Store, queue: str, now: datetime) -> PauseView | None:
@@ -59,4 +59,5 @@ def _pin(ready: Ready) -> PinView | None:
 
 
 def _ahead(store: Store, job_id: JobId, ready: Ready) -> int:
-    return min(bisect_left(store.lane_of(job_id), (ready.rank, ready.seq, job_id)), MOST_AHEAD)
+    lane = store.gate if store.is_gated(job_id) else store.queue
+    return min(bisect_left(lane(store.queue_of(job_id)), (ready.rank, ready.seq, job_id)), MOST_AHEAD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from ...domain.audit import AuditEntry
+from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.errors import JobStateConflict, NotFound
 from ...domain.job import ClaimedJob, ClaimToken, JobId, LimitKey, WorkerId
 from ...domain.limit import (
@@ -19,11 +19,10 @@ from ...domain.limit import (
     reason_of,
 )
 from ...domain.state import State
-from ..limits import audit_of_set, taken_back
 from ..protocol import ClaimRequest, Wake
 from .audit import keep
 from .cancel import envelope_for
-from .claim import open_claim, refuse_empty, rooms_of, startable
+from .claim import open_claim, open_room, refuse_empty, startable
 from .limit_rows import Slot
 from .store import Store
 
@@ -39,10 +38,10 @@ def admit(store: Store, request: ClaimRequest) -> Admitted:
         worker = store.workers.get(request.worker_id)
         if worker is None or not worker.is_alive(now):
             return Admitted()
-        room = rooms_of(store, request, now)
+        room = open_room(store, request, now)
         taken: list[ClaimedJob] = []
         blocked: list[datetime] = []
-        for job_id in startable(store, request, worker.about.code_version, now, store.gate):
+        for job_id in list(startable(store, request, worker.about.code_version, room, store.gate)):
             job = store.envelopes[job_id].job
             lacking = _lacking(store, job_id, now)
             if lacking is not None:
@@ -117,10 +116,9 @@ def release_slots(
         closed = [slot for slot, view in views if not view.is_open]
         if not closed:
             raise still_open(job_id, store.state(job_id)) if held else holds_none(job_id)
-        taken = tuple(view for _, view in views if not view.is_open)
         _free(store, lambda slot: slot in closed)
-        keep(store, None if audit is None else audit.came_to(audit.outcome, **taken_back(taken)), now)
-        return taken
+        keep(store, None if audit is None else audit.came_to(audit.outcome, slots=len(closed)), now)
+        return tuple(view for _, view in views if not view.is_open)
 
 
 def stored_limits(store: Store, name: str | None) -> tuple[StoredLimit, ...]:
@@ -141,9 +139,10 @@ def set_limit(
         before = store.limits.rules.get((name, limit))
         if before is None or not store.limits.override(name, limit, n, by=by):
             raise no_limit(name, limit)
-        after = store.limits.rules[name, limit]
-        keep(store, None if audit is None else audit_of_set(audit, before.n, after.n), now)
         store.bell.add(Wake.READY)
+        if audit is not None:
+            outcome = UNCHANGED if before.override == n else audit.outcome
+            keep(store, audit.came_to(outcome, before=before.override, after=n), now)
         return _stored(store, name, limit)
 
 
@@ -156,13 +155,8 @@ def limits_of(store: Store, job_id: JobId, *, tenant: str | None) -> JobLimits |
         return JobLimits(
             is_gated=store.is_gated(job_id),
             waits_for=store.limits.parked.get(job_id),
-            limits=limits_at(store, job_id, now),
+            limits=facts_of(store, job_id, now, tenant=tenant),
         )
-
-
-def limits_at(store: Store, job_id: JobId, now: datetime) -> tuple[LimitFacts, ...]:
-    """Give what stands between a job and each of its limits; for a caller in a statement."""
-    return tuple(_facts(store, job_id, limit, now) for limit in store.envelopes[job_id].job.limits)
 
 
 def has_gated(store: Store) -> bool:
@@ -271,17 +265,23 @@ def _stored(store: Store, name: str, limit: str) -> StoredLimit:
     )
 
 
-def _facts(store: Store, job_id: JobId, limit: LimitKey, now: datetime) -> LimitFacts:
+def facts_of(store: Store, job_id: JobId, now: datetime, *, tenant: str | None = None) -> tuple[LimitFacts, ...]:
+    """Give what stands between a job and its limits, in a statement; a tenant is told of its own holders alone."""
+    return tuple(_facts(store, job_id, limit, now, tenant) for limit in store.envelopes[job_id].job.limits)
+
+
+def _facts(store: Store, job_id: JobId, limit: LimitKey, now: datetime, tenant: str | None) -> LimitFacts:
     name = store.envelopes[job_id].job.name
     rule = store.limits.rule(name, limit)
     held = store.limits.held(name, limit)
+    shown = [slot.token.job_id for slot in held if tenant is None or store.has_tenant(slot.token.job_id, tenant)]
     return LimitFacts(
         limit=limit.limit,
         key=limit.key,
         n=None if rule is None else rule.n,
         per=None if rule is None else rule.per,
         held=len(held),
-        holders=tuple(slot.token.job_id for slot in held[:HOLDERS_SHOWN]),
+        holders=tuple(shown[:HOLDERS_SHOWN]),
         next_at=_next_at(store, name, limit, now),
         ahead=_ahead(store, job_id, limit) if store.is_gated(job_id) else None,
     )

@@ -76,12 +76,12 @@ def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:
 def _oldest(store: Store, queue: str) -> datetime | None:
     """Give since when the oldest of a queue is ready: of each rank the first in line, which is the oldest there.
 
-    Behind it a job may be older that was given this priority later. Of those in the gate every one is looked at.
+    Behind it a job may be older that was given this priority later. Of those in the gate all are looked at.
     """
     firsts: dict[int, JobId] = {}
     for rank, _, job_id in store.queue(queue):
         firsts.setdefault(rank, job_id)
-    gated = [job_id for _, _, job_id in store.gate(queue)]
+    gated = (job_id for _, _, job_id in store.gate(queue))
     tokens = (store.tokens[job_id] for job_id in (*firsts.values(), *gated))
     return min((token.since for token in tokens if isinstance(token, Ready)), default=None)
 

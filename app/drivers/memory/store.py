@@ -124,7 +124,7 @@ class Store:
             self._leave_queue(job_id, before)
         self.tokens[job_id] = token
         if isinstance(token, Ready):
-            insort(self.lane_of(job_id), (token.rank, token.seq, job_id))
+            insort(self._lane_of(job_id), (token.rank, token.seq, job_id))
             self.bell.add(Wake.READY)
         if isinstance(before, Running) and self.queue_of(job_id) in self.concurrency:
             self.bell.add(Wake.READY)  # for those that wait for its place
@@ -140,10 +140,13 @@ class Store:
 
     def rerank(self, job_id: JobId, ready: Ready, rank: int) -> None:
         """Let a ready job wait in another place, where it is the last; that is no move of its token."""
+        parked = self.limits.parked.get(job_id)
         self._leave_queue(job_id, ready)
         again = replace(ready, rank=rank, seq=self.next_seq())
         self.tokens[job_id] = again
-        insort(self.lane_of(job_id), (again.rank, again.seq, job_id))
+        insort(self._lane_of(job_id), (again.rank, again.seq, job_id))
+        if parked is not None:
+            self.limits.parked[job_id] = parked
         self.bell.add(Wake.READY)
 
     def resume(self, job_id: JobId, counters: Counters) -> None:
@@ -180,6 +183,10 @@ class Store:
     def queue_of(self, job_id: JobId) -> str:
         """Give the queue a job belongs to."""
         return self.envelopes[job_id].job.queue
+
+    def has_tenant(self, job_id: JobId, tenant: str) -> bool:
+        """Say whether a job is there and belongs to a tenant."""
+        return job_id in self.envelopes and self.envelopes[job_id].job.tenant == tenant
 
     def running_of(self, queue: str) -> int:
         """Count a queue's claims, whoever has them."""
@@ -245,12 +252,11 @@ class Store:
         return WorkerId(self._last_worker)
 
     def _leave_queue(self, job_id: JobId, token: Ready) -> None:
-        lane = self.lane_of(job_id)
+        lane = self._lane_of(job_id)
         del lane[bisect_left(lane, (token.rank, token.seq, job_id))]
         self.limits.parked.pop(job_id, None)
 
-    def lane_of(self, job_id: JobId) -> list[Place]:
-        """Give the order in which a job waits, or would: of its queue, or of those in the gate."""
+    def _lane_of(self, job_id: JobId) -> list[Place]:
         return (self._gates if self.envelopes[job_id].job.limits else self._lanes)[self.queue_of(job_id)]
 
     def free_key(self, job_id: JobId, now: datetime) -> None:

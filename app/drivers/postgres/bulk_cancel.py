@@ -47,7 +47,8 @@ rdy_rows as materialized (
       and e.state = '{State.READY}' and (select count(*) from sus_rows) >= 0 for update skip locked) x),
 gat_rows as materialized (
   select t.job_id from outlast.gate t
-  where t.job_id = any(array(select id from whole where state = '{State.READY}')) for update skip locked),
+  where t.job_id = any(array(select id from whole where state = '{State.READY}'))
+    and (select count(*) from sus_rows) >= 0 for update skip locked),
 wai_rows as materialized (
   select t.job_id from outlast.waiting t
   where t.job_id = any(array(select id from whole where state = '{State.DELAYED}')) for update skip locked),

@@ -15,8 +15,7 @@ from .resolve import KIND_CODES
 from .tables_limits import LIMITED
 
 _CARRIED = "job_id, name_id, attempt, claim_no, crashes, interrupts"
-# The lane stays, and the mark of those that wait in the gate.
-_RANK = f"$5::smallint * 2 + (t.rank & {LIMITED + 1})"
+_RANK = f"$5::smallint * 2 + (t.rank & {LIMITED | 1})"
 
 _ROWS = f"""
 rdy_rows as materialized (
@@ -69,15 +68,14 @@ refused as materialized (
 
 _RESCHEDULE_PART = f"""
 {_ROWS.strip()},
-from_ready as (
+to_wait as (
   delete from outlast.ready
   where ctid = any(array(select ctid from rdy_rows)) and $5::timestamptz > outlast.clock()
   returning queue, rank, {_CARRIED}),
-from_gate as (
+gat_to_wait as (
   delete from outlast.gate
   where job_id = any(array(select job_id from gat_rows)) and $5::timestamptz > outlast.clock()
   returning queue, rank, {_CARRIED}),
-to_wait as materialized (select * from from_ready union all select * from from_gate),
 to_run as (
   delete from outlast.waiting
   where job_id = any(array(select job_id from wai_rows)) and $5::timestamptz <= outlast.clock() returning *),
@@ -86,7 +84,8 @@ later as (
   where job_id = any(array(select job_id from wai_rows)) and $5::timestamptz > outlast.clock() returning job_id),
 wai as (
   insert into outlast.waiting(queue, rank, due_at, {_CARRIED}, reason)
-  select queue, rank, $5::timestamptz, {_CARRIED}, 0 from to_wait returning job_id),
+  select queue, rank, $5::timestamptz, {_CARRIED}, 0
+  from (select * from to_wait union all select * from gat_to_wait) t returning job_id),
 rdy as (
   insert into outlast.ready(queue, rank, {_CARRIED}) select queue, rank, {_CARRIED} from to_run order by job_id),
 did as materialized (
@@ -117,20 +116,18 @@ rdy as (
   update outlast.ready t set rank = {_RANK}, seq = n.seq, moved = true,
     since = coalesce(t.since, (select j.created_at from outlast.job j where j.id = t.job_id))
   from n where t.ctid = n.ctid),
-m as materialized (
+gat_n as materialized (
   select o.job_id, nextval('outlast.token_seq') as seq from (
     select t.job_id from outlast.gate t
     where t.job_id = any(array(select job_id from gat_rows)) and t.rank <> {_RANK} order by t.rank, t.seq) o),
-gat as (
-  update outlast.gate t set rank = {_RANK}, seq = m.seq, parked = null, why = null
-  from m where t.job_id = m.job_id),
+gat as (update outlast.gate t set rank = {_RANK}, seq = n.seq from gat_n n where t.job_id = n.job_id),
 wai as (update outlast.waiting t set rank = {_RANK} where t.job_id = any(array(select job_id from wai_rows))),
 sus as (update outlast.suspended t set rank = {_RANK} where t.job_id = any(array(select job_id from sus_rows))),
 hld as (update outlast.held t set rank = {_RANK} where t.job_id = any(array(select job_id from hld_rows))),
 did as materialized (
   select job_id, null::text as detail from rdy_rows union all select job_id, null from gat_rows
-  union all select job_id, null from wai_rows
-  union all select job_id, null from sus_rows union all select job_id, null from hld_rows),
+  union all select job_id, null from wai_rows union all select job_id, null from sus_rows
+  union all select job_id, null from hld_rows),
 o as (
   update outlast.job set priority = $5::smallint
   where id = any(array(select job_id from did)) and priority <> $5::smallint),

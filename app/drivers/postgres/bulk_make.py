@@ -30,13 +30,14 @@ from .notify import notify
 from .outbox_rows import count_of
 from .run_locks import looking
 
-_BUCKETS = {
-    State.READY: ("ready", "gate"),
-    State.DELAYED: ("waiting",),
-    State.RUNNING: ("running",),
-    State.SUSPENDED: ("suspended",),
-    State.HELD: ("held",),
-}
+_BUCKETS = (
+    (State.READY, "ready"),
+    (State.READY, "gate"),
+    (State.DELAYED, "waiting"),
+    (State.RUNNING, "running"),
+    (State.SUSPENDED, "suspended"),
+    (State.HELD, "held"),
+)
 # Binds: $1 tenant, $2 name, $3 queue, $4 and $5 the times of the enqueue, $6 codes of ended jobs.
 _FITTING = """
 select e.id from ({tokens}) s
@@ -168,9 +169,9 @@ async def _select(db: Database, conn: Raw, bulk: NewBulk) -> int:
 def _fitting(bulk: NewBulk) -> str:
     """Give the statement that yields the ids of the jobs that fit."""
     ended = bulk.states & TERMINAL
-    tables = [table for state, tables in _BUCKETS.items() if state in bulk.states for table in tables]
-    asleep = dict.fromkeys(_BUCKETS[State.SUSPENDED] if bulk.action is BulkAction.RUN_NOW else (), _ASLEEP)
-    parts = [f"select job_id from outlast.{table}{asleep.get(table, '')}" for table in tables]  # noqa: S608  names of our own
+    parts = [f"select job_id from outlast.{table}" for state, table in _BUCKETS if state in bulk.states]  # noqa: S608  names of our own
+    if bulk.action is BulkAction.RUN_NOW:
+        parts = [part + _ASLEEP if part.endswith("outlast.suspended") else part for part in parts]
     parts.append(_ENDED if State.DONE in ended else _ENDED_BADLY if ended else _NONE_ENDED)
     return _FITTING.format(tokens=" union all ".join(parts))
 

@@ -17,7 +17,7 @@ f as materialized (
   where f.job_id = any(array(select id from fit)) and f.state in ({DEAD}, {CANCELLED})
   order by f.job_id for update skip locked),
 g as materialized (
-  select f.*, e.queue, {NEW_RANK} as rank, e.name_id, e.key_hash, e.fp from f join fit e on e.id = f.job_id),
+  select f.*, e.queue, e.priority, e.limit_names, e.name_id, e.key_hash, e.fp from f join fit e on e.id = f.job_id),
 own as materialized (
   select distinct on (key_hash) job_id, key_hash, fp from g where key_hash is not null order by key_hash, job_id),
 k as (
@@ -32,8 +32,8 @@ d as (
   delete from outlast.finished x where x.job_id = any(array(select job_id from won)) returning x.job_id),
 r as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
-  select g.queue, g.rank, g.job_id, g.name_id, 0, g.claim_no, 0, g.interrupts
-  from d join g on g.job_id = d.job_id order by g.job_id),
+  select e.queue, {NEW_RANK}, e.job_id, e.name_id, 0, e.claim_no, 0, e.interrupts
+  from d join g e on e.job_id = d.job_id order by e.job_id),
 o as (
   update outlast.job set run_at = null, deadline_at = null
   where id = any(array(select job_id from d)) and (run_at is not null or deadline_at is not null)),

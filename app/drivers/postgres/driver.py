@@ -68,14 +68,13 @@ from .outbox import PostgresOutbox
 from .purge_verbs import PurgeVerbs
 from .queues import QueueVerbs
 from .request_verbs import RequestVerbs
-from .run_verbs import RunVerbs
 from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(ActionVerbs, LimitVerbs, RunVerbs, LookVerbs, PurgeVerbs, QueueVerbs, RequestVerbs):
+class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PurgeVerbs, QueueVerbs, RequestVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.

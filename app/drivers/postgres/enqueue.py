@@ -18,13 +18,13 @@ from .enqueue_columns import is_plain, plain_columns
 from .enqueue_lane import EnqueueLanes
 from .enqueue_limited import LimitedError, Rooms, limited_among
 from .enqueue_statements import (
-    COUNTED_UNDER_LIMITS,
     ENQUEUE,
     ENQUEUE_COUNTED,
+    ENQUEUE_COUNTED_LIMITED,
+    ENQUEUE_LIMITED,
     ENQUEUE_PLAIN,
     KNOWN_IDS,
     REMEMBER_SOURCES,
-    UNDER_LIMITS,
 )
 from .names import name_ids
 from .notify import notify
@@ -183,14 +183,15 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
     """
     if rooms is not None:
         await rooms.open(batch.queues())
+    counted, plain = _statements(db, batch)
     while batch.is_pending:
         columns = batch.columns()
         if rooms is not None and rooms.are_open:
             if not await rooms.fit(batch, columns):
                 continue
-            rooms.took(batch.read(await conn.fetch(db.in_schema(_counted(batch)), *columns)))
+            rooms.took(batch.read(await conn.fetch(counted, *columns)))
             continue
-        rows = await conn.fetch(db.in_schema(UNDER_LIMITS if batch.has_limits else ENQUEUE), *columns)
+        rows = await conn.fetch(plain, *columns)
         limited = rows[-1]["limited"] if rows else None
         if limited is None:
             batch.read(rows)
@@ -206,13 +207,17 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
 
 async def _send_all(db: Database, conn: Raw, batch: Batch) -> None:
     """Send likewise, whatever is in the queues."""
+    counted, _ = _statements(db, batch)
     while batch.is_pending:
-        batch.read(await conn.fetch(db.in_schema(_counted(batch)), *batch.columns()))
+        batch.read(await conn.fetch(counted, *batch.columns()))
     await _remember(db, conn, batch)
 
 
-def _counted(batch: Batch) -> str:
-    return COUNTED_UNDER_LIMITS if batch.has_limits else ENQUEUE_COUNTED
+def _statements(db: Database, batch: Batch) -> tuple[str, str]:
+    """Give the statements for a batch: the one for who has counted, and the one for who has not."""
+    if batch.is_limited:
+        return db.in_schema(ENQUEUE_COUNTED_LIMITED), db.in_schema(ENQUEUE_LIMITED)
+    return db.in_schema(ENQUEUE_COUNTED), db.in_schema(ENQUEUE)
 
 
 async def _remember(db: Database, conn: Raw, batch: Batch) -> None:

@@ -35,7 +35,7 @@ class Batch:
         self._sent: list[int] = []
         self._answers: dict[int, Enqueued] = {}
         self._refusals: dict[int, OutlastError] = {}
-        self.has_limits = any(job.limits for job in jobs)
+        self.is_limited = any(job.limits for job in jobs)
         self.has_ready = False
         self.has_delayed = False
 
@@ -60,7 +60,7 @@ class Batch:
         jobs = [self._jobs[index] for index in self._sent]
         hashes = [self._hashes[index] for index in self._sent]
         columns = all_columns(jobs, self._names, places=self._sent, hashes=hashes)
-        return [*columns, *limit_columns(jobs)] if self.has_limits else columns
+        return [*columns, *limit_columns(jobs)] if self.is_limited else columns
 
     def queues(self) -> set[str]:
         """Give the queues of the pending jobs."""

@@ -70,10 +70,6 @@ def all_columns(
     ]
 
 
-# Where they stand among all columns.
-LIMIT_COLUMNS_AT = 24
-
-
 def limit_columns(jobs: Sequence[NewJob]) -> list[Column]:
     """Give the names and the keys of limits, which only the statement for limited jobs takes, behind all others."""
     return [

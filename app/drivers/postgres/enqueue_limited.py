@@ -16,12 +16,12 @@ from ...domain.queue import COUNT_KEPT
 from .connect import LOCK_TIMEOUT
 from .database import Database, Raw
 from .enqueue_batch import Batch
-from .enqueue_columns import LIMIT_COLUMNS_AT, Column
-from .enqueue_statements import FIND_KNOWN, KNOWN_IDS
+from .enqueue_columns import Column
+from .enqueue_statements import FIND_KNOWN, FIND_KNOWN_BINDS, KNOWN_IDS
 from .limited import LOCK, Guarded, lock_keys
 
-# A count that met this many jobs of the queue, or a table of delayed jobs of this many bytes, is not made for each
-# enqueue: 5,000 index entries, or 32 MiB, are some milliseconds.
+# A count that met this many jobs of the queue, or tables of delayed and gated jobs of this many bytes, is not made for
+# each enqueue: 5,000 index entries, or 32 MiB, are some milliseconds.
 MANY_COUNTED = 5_000
 _LARGE_BYTES = 32 * 1024 * 1024
 
@@ -32,7 +32,7 @@ select q.name, q.max_depth, q.free_until > outlast.clock() and q.free is not nul
       + (select count(*) from (select from outlast.gate g where g.queue = q.name limit q.max_depth) c)
       + (select count(*) from (select from outlast.waiting w where w.queue = q.name limit q.max_depth) c)), 0)::int
     end as free,
-  pg_relation_size('outlast.waiting') > {_LARGE_BYTES} as is_large
+  pg_relation_size('outlast.waiting') + pg_relation_size('outlast.gate') > {_LARGE_BYTES} as is_large
 from outlast.queue q where q.name = any($1::text[]) and q.max_depth is not null"""  # noqa: S608  numbers of our own
 
 _KEEP = """
@@ -90,13 +90,15 @@ class Rooms:
         over = self._over(batch)
         if not over:
             return True
+        asked = {index for index, _ in batch.sent()}
         batch.repeated(await self._conn.fetch(self._db.in_schema(KNOWN_IDS), *batch.ids()))
-        batch.found(await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns[:LIMIT_COLUMNS_AT]))
+        batch.found(await self._conn.fetch(self._db.in_schema(FIND_KNOWN), *columns[:FIND_KNOWN_BINDS]))
         if batch.is_pending:
             batch.columns()
             for queue, indexes in self._over(batch).items():
                 room = self._rooms[queue]
-                batch.refuse_full(indexes[room.free :], room.max_depth)
+                # One that comes into the round only now is not looked at yet: it may be there already, too.
+                batch.refuse_full((index for index in indexes[room.free :] if index in asked), room.max_depth)
         return False
 
     def took(self, queues: Iterable[str]) -> None:

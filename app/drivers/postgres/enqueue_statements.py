@@ -135,12 +135,13 @@ select null, 'limited', null, null, null, null, null, null, null, queues from li
 """  # noqa: S608  our own parts
 # For who has counted, and for jobs that no queue is too full for.
 ENQUEUE_COUNTED = f"with {_WHOLE.strip().replace('{gate}', '')}"
-# What of a batch is there already: the same, with nothing stored and no number drawn.
+# What of a batch is there already: the same, with nothing stored and no number drawn. What jobs are under is not asked.
+FIND_KNOWN_BINDS = 24
 FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
     f"case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end", "null::bigint"
 ).replace(f"\n  where {{gate}}{_ID_FIRST}", "")
 
-# Where the statements for batches with limited jobs differ: two columns more, and the mark in the rank of their tokens,
+# Where the statement for batches with limited jobs differs: two columns more, and the mark in the rank of their tokens,
 # by which `ready` knows them for the gate's.
 _WITH_LIMITS = {
     "u.deadline, u.source_id,": "u.deadline, u.source_id, u.limit_names::text[] as limit_names,\n"
@@ -156,7 +157,7 @@ _WITH_LIMITS = {
 }
 
 
-def _under_limits(sql: str) -> str:
+def _limited(sql: str) -> str:
     """Give the statement for batches with limited jobs.
 
     Raises:
@@ -169,8 +170,8 @@ def _under_limits(sql: str) -> str:
     return sql
 
 
-UNDER_LIMITS = _under_limits(ENQUEUE)
-COUNTED_UNDER_LIMITS = _under_limits(ENQUEUE_COUNTED)
+ENQUEUE_LIMITED = _limited(ENQUEUE)
+ENQUEUE_COUNTED_LIMITED = _limited(ENQUEUE_COUNTED)
 
 KNOWN_IDS = """
 select u.ord, j.run_id, l.expires_at from unnest($1::int[], $2::uuid[]) u(ord, id)

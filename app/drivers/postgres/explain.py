@@ -1,9 +1,8 @@
 """`situation`: one job and all that decides about its claim, in one snapshot.
 
-Three statements in one transaction of one snapshot: the job, its place in its queue, the workers; and how its limits
-stand, where it waits for them. Whether it can be
-claimed is asked with the claim's own fragment. A reader's verb: counting what is before it is bounded, and stops at
-the connection's time limit like every statement.
+Statements in one transaction of one snapshot: the job, its place in its queue, its limits where it has any, the
+workers. Whether it can be claimed is asked with the claim's own fragment, and by its limits as an admission asks. A
+reader's verb: counting what is before it is bounded, and stops at the connection's time limit like every statement.
 """
 
 from __future__ import annotations
@@ -23,26 +22,23 @@ from .slots_view import limits_on
 from .tenant_wall import enter
 from .workers import workers_on
 
-_PLACED = "select r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes, {is_gated} as is_gated from outlast.{table} r"
-_READY = _PLACED.format(table="ready", is_gated="false")
-_GATED = _PLACED.format(table="gate", is_gated="true")
+_COLUMNS = "r.queue, r.rank, r.seq, r.job_id, r.name_id, r.crashes"
+_READY = f"select {_COLUMNS}, false as is_gated from outlast.ready r"  # noqa: S608  fragments of our own
+_GATED = f"select {_COLUMNS}, true from outlast.gate r"  # noqa: S608  same
+
+_AHEAD = """(select count(*) from (
+    select from outlast.ready x
+    where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x)"""
 
 # A worker that serves queue, name and version knows the token's name, whichever it is, and can be one that is idle.
 # Where no token is ready there is no name to be known, and the answer is null.
 _PLACE = f"""
 select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, q.paused_until, q.concurrency,
-  y.code_version as published, {PAUSED} as is_paused,
+  y.code_version as published, e.limit_names is not null as is_limited, {PAUSED} as is_paused,
   case when q.concurrency is not null then (
     select count(*) from outlast.running r where r.queue = q.name) end as in_queue,
   {is_open("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
-  case when r.is_gated then (
-    select count(*) from (
-      select from outlast.gate x
-      where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x)
-  else (
-    select count(*) from (
-      select from outlast.ready x
-      where x.queue = r.queue and (x.rank, x.seq) < (r.rank, r.seq) limit $2::int) x) end as ahead, r.is_gated,
+  case when r.is_gated then {_AHEAD.replace("ready", "gate")} else {_AHEAD} end as ahead,
   case when r.name_id <> e.name_id then p.name end as pinned_name, h.until_at
 from outlast.job e
 left join lateral (
@@ -68,9 +64,8 @@ async def situation(db: Database, job_id: JobId, *, tenant: str | None = None) -
             place = None if job is None else await conn.fetchrow(db.in_schema(_PLACE), job_id, MOST_AHEAD)
             if job is None or place is None:
                 return None
-            limits = await limits_on(db, conn, job_id) if place["is_gated"] else None
-            facts = () if limits is None else limits.limits
-            return _situation(job, place, facts, await workers_on(db, conn))
+            under = await limits_on(db, conn, job_id, tenant=tenant) if place["is_limited"] else None
+            return _situation(job, place, () if under is None else under.limits, await workers_on(db, conn))
 
     return await db.run(look)
 
@@ -80,13 +75,13 @@ def _situation(job: JobView, place: Row, limits: tuple[LimitFacts, ...], workers
         at=place["at"],
         job=replace(job, payload=None, result=None),
         is_claimable=bool(place["is_claimable"]) and all(facts.is_free for facts in limits),
-        limits=limits,
         pause=_pause(place),
         concurrency=place["concurrency"],
         running=place["in_queue"] or 0,
         pin=_pin(place),
         ahead=place["ahead"],
         published=place["published"],
+        limits=limits,
         workers=workers,
     )
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...domain.errors import DriverUnavailable, QueuesEmpty
 from ...domain.job import ClaimedJob, LimitKey
 from ...domain.limit import Admitted, limit_hash
 from ..protocol import ClaimRequest
-from .claim import MAY_CLAIM
+from .claim import MAY_CLAIM, RANK, SEQ
 from .claim_limited import PATIENCE
-from .claimable import PLACES
+from .claimable import PLACES, fits
 from .database import Database, Raw, Row
 from .gate_decision import Candidate, Decision, Key
 from .limited import LOCK, LOCK_NOT_HAD, Guarded, lock_keys
@@ -33,36 +34,35 @@ from .run_locks import looking
 _LOOKED_AT = 64
 _TURNS = 8
 
-_FITS = """
-g.queue = q.queue and g.name_id = any($4::int[])
-    and ($6::boolean or g.crashes + 1 < coalesce(
-      (select j.max_crashes from outlast.job j where j.id = g.job_id), 32767))
-  order by g.rank, g.seq limit $5::int"""
-# Nothing is locked here: who decides about a job has its keys.
+_FITS = f"""
+r.queue = q.queue and {fits("$4::int[]", "$6::boolean")}
+  order by r.rank, r.seq limit $5::int"""
+# Nothing is locked here: who decides about a job has its keys, and the locks of the limited queues.
 LOOK = f"""
 with q as materialized (
-  select s.queue, l.places is not null as is_limited from unnest($2::text[], $3::int[]) s(queue, room)
+  select s.queue, l.places is not null as is_limited
+  from unnest($2::text[], $3::int[]) s(queue, room)
   left join lateral (
-    select {PAUSED} as is_paused, {PLACES} as places from outlast.queue q where q.name = s.queue offset 0) l on true
+    select {PAUSED} as is_paused, {PLACES} as places
+    from outlast.queue q where q.name = s.queue offset 0) l on true
   where s.room > 0 and {MAY_CLAIM.strip()} and l.is_paused is not true and (l.places > 0) is not false),
 c as materialized (
   select x.* from q cross join lateral (
-    select g.job_id, g.queue, g.rank, g.seq, g.name_id from outlast.gate g
-    where g.parked is null and {_FITS.strip()}) x
+    select r.job_id, r.queue, r.rank, r.seq, r.name_id, q.is_limited from outlast.gate r
+    where r.parked is null and {_FITS.strip()}) x
   union all
   select x.* from (select k.hash from outlast.limit_key k where k.open_at <= outlast.clock() offset 0) k
   cross join q cross join lateral (
-    select g.job_id, g.queue, g.rank, g.seq, g.name_id from outlast.gate g
-    where g.parked = k.hash and {_FITS.strip()}) x)
-select c.job_id, c.queue, c.name_id, j.limit_names, j.limit_keys,
-  (select q.is_limited from q where q.queue = c.queue) as is_limited
+    select r.job_id, r.queue, r.rank, r.seq, r.name_id, q.is_limited from outlast.gate r
+    where r.parked = k.hash and {_FITS.strip()}) x)
+select c.job_id, c.queue, c.name_id, c.is_limited, j.limit_names, j.limit_keys
 from c cross join lateral (
   select j.limit_names, j.limit_keys from outlast.job j where j.id = c.job_id offset 0) j
 order by c.rank, c.seq limit $5::int"""  # noqa: S608  fragments of our own
-
-# How many more jobs of these queues may run; a queue whose limit has gone meanwhile is not in it.
+# For who has the locks of these queues; those whose limit has gone meanwhile have room for any number.
 COUNT_PLACES = f"""
-select q.name, {PLACES} as places from outlast.queue q where q.name = any($1::text[]) and q.concurrency is not null"""  # noqa: S608  same
+select q.name, {PLACES} as places from outlast.queue q
+where q.name = any($1::text[]) and q.concurrency is not null"""  # noqa: S608  same
 
 # Waits for no transaction but other inserts of the same key, each one statement.
 _NEW_KEYS = """
@@ -82,14 +82,18 @@ left join lateral (
   where r.name = k.name and r.limit = k.limit offset 0) r on true
 where k.hash = any($1::uuid[])"""
 
-# A job that somebody else moves at this moment is passed over. Who is parked is asked by a scalar: `exists` may be
-# planned as a hash of the whole gate. Binds: `$2` admitted, `$3` and `$4` their slots; `$5`
+# Who is parked at a key is asked by a scalar: `exists` may be planned as a hash of the whole gate.
+# A job that somebody else moves at this moment is passed over, and so is one whose queue has been paused or limited
+# since the look. Binds: `$2` admitted, `$3` and `$4` their slots; `$5`
 # to `$7` who is parked where and why; `$8` to `$11` what is left of the keys: tokens, since when, and from when on
-# there is room for those parked.
+# there is room for those parked; `$12` the queues whose places are counted.
 ADMIT = f"""
 with t as (
   delete from outlast.gate g where g.ctid = any(array(
     select x.ctid from outlast.gate x where x.job_id = any($2::uuid[]) for update skip locked)) and {MAY_CLAIM.strip()}
+    and not exists (
+      select from outlast.queue q where q.name = g.queue
+        and ({PAUSED} or (q.concurrency is not null and q.name <> all($12::text[]))))
   returning g.queue, g.rank, g.seq, g.job_id, g.name_id, (g.attempt + 1)::smallint as attempt,
     g.claim_no + 1 as claim_no, g.crashes, g.interrupts),
 run as (
@@ -101,16 +105,17 @@ slt as (
   cross join lateral (
     select u.hash from unnest($3::uuid[], $4::uuid[]) u(job_id, hash) where u.job_id = t.job_id offset 0) u),
 prk as (
-  update outlast.gate g set parked = u.hash, why = u.why
-  from unnest($5::uuid[], $6::uuid[], $7::text[]) u(job_id, hash, why)
-  where g.job_id = u.job_id and g.job_id = any($5::uuid[]) and g.ctid = any(array(
+  update outlast.gate g set (parked, why) = (
+    select u.hash, u.why from unnest($5::uuid[], $6::uuid[], $7::text[]) u(job_id, hash, why)
+    where u.job_id = g.job_id)
+  where g.ctid = any(array(
     select x.ctid from outlast.gate x where x.job_id = any($5::uuid[]) for update skip locked))),
 kys as (
   update outlast.limit_key k set tokens = u.tokens, used_at = outlast.clock(),
     filled_at = u.filled_at,
     open_at = case when u.open_at is not null and (
         u.hash = any($6::uuid[])
-        or (select true from outlast.gate g where g.parked = u.hash and g.job_id <> all($2::uuid[]) limit 1))
+        or (select true from outlast.gate g where g.parked = u.hash and g.job_id <> all($2::uuid[]) limit 1) is true)
       then u.open_at end
   from unnest($8::uuid[], $9::float8[], $10::timestamptz[], $11::timestamptz[]) u(hash, tokens, filled_at, open_at)
   where k.hash = u.hash and k.hash = any($8::uuid[]))
@@ -120,6 +125,15 @@ select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, 
   outlast.clock() as at
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true"""  # noqa: S608  same
 _AT = 24
+_PLACE = itemgetter(RANK, SEQ)
+
+
+class _Turn(NamedTuple):
+    """What a transaction came to; `missing` are keys that it could not lock because nobody has used them before."""
+
+    decision: Decision
+    taken: list[Any]
+    missing: set[UUID]
 
 
 async def admit(db: Database, request: ClaimRequest) -> Admitted:
@@ -150,14 +164,9 @@ async def admit(db: Database, request: ClaimRequest) -> Admitted:
         if not found:
             is_more = False
             break
-        limited = {one.queue for one in found if one.is_queue_limited}
         decided, taken = await _decide(db, request, found, room, rooms)
-        jobs += [
-            claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=row[_AT])._replace(
-                has_slots=True, is_limited=row["queue"] in limited
-            )
-            for row in taken
-        ]
+        limited = {one.queue for one in found if one.is_limited}
+        jobs += [_admitted(db, row, name_of, request, limited) for row in taken]
         is_contended |= decided.is_contended
         waits = [wait for wait in (next_in, decided.next_in()) if wait is not None]
         next_in = min(waits) if waits else None
@@ -175,63 +184,75 @@ def _candidate(row: Row, name_of: dict[int, str]) -> Candidate:
     return Candidate(row["job_id"], row["queue"], name, keys, row["is_limited"])
 
 
+def _admitted(
+    db: Database, row: Sequence[Any], name_of: dict[int, str], request: ClaimRequest, limited: set[str]
+) -> ClaimedJob:
+    """Give a claim; one that has a place of a limited queue is noted, so that its end is told."""
+    job = claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=row[_AT])
+    is_limited = job.queue in limited
+    if is_limited:
+        db.limited.began([job.token.fence])
+    return job._replace(has_slots=True, is_limited=is_limited)
+
+
 async def _decide(
     db: Database, request: ClaimRequest, found: Sequence[Candidate], room: int, rooms: dict[str, int]
 ) -> tuple[Decision, list[Any]]:
-    """Decide about candidates in one transaction; `rooms` is what is left of each queue's afterwards."""
-    limits = {hash_: (one.name, limit) for one in found for hash_, limit in one.keys.items()}
-    limited = sorted({one.queue for one in found if one.is_queue_limited})
+    """Decide about candidates; `rooms` is what is left of each queue's afterwards.
 
-    async def once(conn: Raw) -> tuple[Decision, list[Any], set[UUID]]:
-        async with looking(conn):
-            decision = Decision(room, rooms | await _places(db, conn, limited, rooms))
-            return decision, *await _decided(db, conn, request, found, decision)
-
+    Jobs of limited queues are left out when somebody keeps the lock of one.
+    """
     try:
-        decision, taken, missing = await db.run(once)
-        if missing:
-            new = [(hash_, name, *limit) for hash_, (name, limit) in limits.items() if hash_ in missing]
-            columns = [list(column) for column in zip(*new, strict=True)]
-            await db.run(lambda conn: conn.execute(db.in_schema(_NEW_KEYS), *columns))
-            decision, taken, _ = await db.run(once)
+        decision, taken = await _decide_with(db, request, found, room, rooms)
     except DriverUnavailable as error:
         if error.details.get("sqlstate") != LOCK_NOT_HAD:
             raise
-        decision, taken = Decision(room, rooms), []
+        others = [one for one in found if not one.is_limited]
+        decision, taken = await _decide_with(db, request, others, room, rooms)
         decision.is_contended = True
-    place = {one.job_id: at for at, one in enumerate(found)}
-    taken.sort(key=lambda row: place[row["job_id"]])
     for row in taken:
         rooms[row["queue"]] -= 1
-    db.limited.began(row["seq"] for row in taken if row["queue"] in limited)
     return decision, taken
 
 
-async def _places(db: Database, conn: Raw, limited: Sequence[str], rooms: dict[str, int]) -> dict[str, int]:
-    """Lock queues that let only so many of their jobs run, and give what there is room for: keys come after queues."""
-    if not limited:
-        return {}
-    keys = lock_keys(db.schema, Guarded.RUNNING, limited)
+async def _decide_with(
+    db: Database, request: ClaimRequest, found: Sequence[Candidate], room: int, rooms: dict[str, int]
+) -> tuple[Decision, list[Any]]:
+    """Decide about candidates in one transaction; keys that are used for the first time are made before it."""
+    limits = {hash_: (one.name, limit) for one in found for hash_, limit in one.keys.items()}
+    limited = sorted({one.queue for one in found if one.is_limited})
+    wanted = sorted(limits)
+
+    async def once(conn: Raw) -> _Turn:
+        async with looking(conn):
+            places = await _places(db, conn, limited) if limited else {}
+            decision = Decision(room, {queue: min(free, places.get(queue, free)) for queue, free in rooms.items()})
+            locked = [row["hash"] for row in await conn.fetch(db.in_schema(LOCK_KEYS), wanted)]
+            if len(locked) < len(wanted):
+                known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
+                if missing := set(wanted) - {row["hash"] for row in known}:
+                    return _Turn(decision, [], missing)
+            rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked)
+            keys = {row["hash"]: Key(row, limits[row["hash"]][1]) for row in rows}
+            for candidate in found:
+                decision.about(candidate, keys)
+            taken: list[Any] = []
+            if decision.touched:
+                taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited)
+                taken.sort(key=_PLACE)
+        return _Turn(decision, taken, set())
+
+    turn = await db.run(once)
+    if turn.missing:
+        new = [(hash_, name, *limit) for hash_, (name, limit) in limits.items() if hash_ in turn.missing]
+        columns = [list(column) for column in zip(*new, strict=True)]
+        await db.run(lambda conn: conn.execute(db.in_schema(_NEW_KEYS), *columns))
+        turn = await db.run(once)
+    return turn.decision, turn.taken
+
+
+async def _places(db: Database, conn: Raw, queues: list[str]) -> dict[str, int]:
+    """Wait for the locks under which claims of these queues are counted too, then count."""
+    keys = lock_keys(db.schema, Guarded.RUNNING, queues)
     await conn.execute(db.in_schema(LOCK), keys, str(int(PATIENCE.total_seconds() * 1000)))
-    rows = await conn.fetch(db.in_schema(COUNT_PLACES), limited)
-    return {row["name"]: min(rooms[row["name"]], row["places"]) for row in rows}
-
-
-async def _decided(
-    db: Database, conn: Raw, request: ClaimRequest, found: Sequence[Candidate], decision: Decision
-) -> tuple[list[Any], set[UUID]]:
-    """Lock the keys, count what is held, decide and store it; gives what was taken, or the keys without a row."""
-    named = {hash_: limit for one in found for hash_, limit in one.keys.items()}
-    wanted = sorted(named)
-    locked = [row["hash"] for row in await conn.fetch(db.in_schema(LOCK_KEYS), wanted)]
-    if len(locked) < len(wanted):
-        known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
-        if missing := set(wanted) - {row["hash"] for row in known}:
-            return [], missing
-    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked)
-    keys = {row["hash"]: Key(row, named[row["hash"]]) for row in rows}
-    for candidate in found:
-        decision.about(candidate, keys)
-    if not decision.touched:
-        return [], set()
-    return await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds()), set()
+    return {row["name"]: row["places"] for row in await conn.fetch(db.in_schema(COUNT_PLACES), queues)}

@@ -1,6 +1,6 @@
-"""What a look into the gate comes to: who is admitted, who is parked where, and what is left of their keys.
+"""What one turn of an admission comes to: who is let in, who is parked where, and what is left of the keys.
 
-Pure: the keys are locked and counted by `gate`, which sends what is decided here.
+Owns no statement and does no I/O: `gate` counts, under the locks of the keys, and stores what is decided here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .database import Row
 class Candidate(NamedTuple):
     """A job in the gate that may be next, and its keys by their hashes, in the order they were declared.
 
-    `is_queue_limited`: its queue lets only so many of its jobs run, which is counted under a lock.
+    `is_limited`: its queue lets only so many of its jobs run.
     """
 
     job_id: UUID
     queue: str
     name: str
     keys: dict[UUID, LimitKey]
-    is_queue_limited: bool
+    is_limited: bool
 
 
 class Key:

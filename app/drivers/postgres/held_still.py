@@ -37,8 +37,8 @@ gat as materialized (select job_id from outlast.gate where job_id = (select id f
 wai as materialized (select job_id from outlast.waiting where job_id = (select id from e) for update),
 hld as materialized (select job_id from outlast.held where job_id = (select id from e) for update),
 fin as materialized (select job_id from outlast.finished where job_id = (select id from e) for update)
-select outlast.clock() as now, exists (select from sus) or exists (select from rdy) or exists (select from wai)
-    or exists (select from gat) or exists (select from hld) or exists (select from fin) as is_locked
+select outlast.clock() as now, exists (select from sus) or exists (select from rdy) or exists (select from gat)
+    or exists (select from wai) or exists (select from hld) or exists (select from fin) as is_locked
 from e"""  # noqa: S608  fragments of our own
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...domain.snapshot import JobTypeDoc
 from .database import Database
-from .limit_rules import declare
+from .limit_rules import check_enforced, declare
 from .names import name_ids
 from .pinned import pinned_name
 
@@ -25,10 +25,15 @@ _JOB_TYPES = 'select name, code_version, document, published_at from outlast.job
 
 
 async def publish_job_types(db: Database, types: Sequence[JobTypeDoc]) -> None:
-    """Show the job types a worker serves. Repeating it is safe; of one name twice, the last stands."""
+    """Show the job types a worker serves. Repeating it is safe; of one name twice, the last stands.
+
+    Raises:
+        LimitUnenforceable: nothing is shown, because limits that are declared would hold nobody.
+    """
     docs = {doc.name: doc for doc in types}.values()
     columns = ([d.name for d in docs], [d.code_version for d in docs], [d.document for d in docs])
     if docs:
+        await check_enforced(db, list(docs))
         await db.run(lambda conn: conn.execute(db.in_schema(_PUBLISH), *columns))
         await declare(db, list(docs))
         # What is handed back to this version is found by names of its own.

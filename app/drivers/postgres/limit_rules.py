@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...domain.audit import AuditEntry
-from ...domain.errors import NotFound
+from ...domain.audit import UNCHANGED, AuditEntry
+from ...domain.errors import LimitUnenforceable, NotFound
 from ...domain.limit import StoredLimit, rules_of
 from ...domain.snapshot import JobTypeDoc
-from ..limits import audit_of_set
 from ..protocol import Wake
 from .audit import audited
 from .database import Database, Raw, Row
@@ -36,15 +35,17 @@ gone as (
   returning r.name)
 select name from up union select name from gone"""
 
+# A restore, or a hand, may leave a trigger that does not fire.
+_IS_ENFORCED = """
+select t.tgenabled = 'A' or t.tgenabled = 'O' and current_setting('session_replication_role') <> 'replica'
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = $1 and c.relname = 'ready' and t.tgname = 'into_gate'"""
+
 _SET = """
-with r as materialized (
-  select r.ctid, r.declared, r.override from outlast.limit_rule r
-  where r.name = $1 and r.limit = $2 for update)
-update outlast.limit_rule n set override = $3::int, set_by = case when $3::int is not null then $4::text end,
+update outlast.limit_rule r set override = $3::int, set_by = case when $3::int is not null then $4::text end,
   set_at = case when $3::int is not null then outlast.clock() end
-from r where n.ctid = r.ctid
-returning case when r.declared is not null then coalesce(r.override, r.declared) end as before,
-  case when n.declared is not null then coalesce(n.override, n.declared) end as after"""
+from (select o.name, o.limit, o.override from outlast.limit_rule o where o.name = $1 and o.limit = $2 for update) b
+where r.name = b.name and r.limit = b.limit returning b.override as before"""
 
 _LOCK_KEYS = "select k.hash from outlast.limit_key k where k.name = any($1::text[]) order by k.hash for update"
 _OPEN_KEYS = """
@@ -78,6 +79,22 @@ async def declare(db: Database, docs: Sequence[JobTypeDoc]) -> None:
         await _open(db, sorted(limited))
 
 
+async def check_enforced(db: Database, docs: Sequence[JobTypeDoc]) -> None:
+    """Look whether what job types declare can be enforced.
+
+    Raises:
+        LimitUnenforceable: what sends limited jobs into the gate is switched off.
+    """
+    if not any(rules_of(doc.document) for doc in docs):
+        return
+    if await db.run(lambda conn: conn.fetchval(db.in_schema(_IS_ENFORCED), db.schema)) is not True:
+        raise LimitUnenforceable(
+            f"limited jobs would run like any other: the trigger into_gate on {db.schema}.ready does not fire",
+            fix=f'run: alter table "{db.schema}".ready enable trigger into_gate; and leave session_replication_role of'
+            " the role at origin",
+        )
+
+
 async def stored_limits(db: Database, name: str | None = None) -> tuple[StoredLimit, ...]:
     """Give the limits in force."""
     rows = await db.run(lambda conn: conn.fetch(db.in_schema(_STORED), name, None))
@@ -93,10 +110,16 @@ async def set_limit(
         NotFound: no job type has declared such a limit.
     """
 
-    async def put(conn: Raw) -> Row | None:
+    async def once(conn: Raw) -> Row | None:
         return await conn.fetchrow(db.in_schema(_SET), name, limit, n, by)
 
-    if await audited(db, put, audit, _told) is None:
+    def told(entry: AuditEntry, found: Row | None) -> AuditEntry | None:
+        if found is None:
+            return None
+        outcome = UNCHANGED if found["before"] == n else entry.outcome
+        return entry.came_to(outcome, before=found["before"], after=n)
+
+    if await audited(db, once, audit, told) is None:
         raise NotFound(
             f"the job type {name!a} has no limit {limit!a}",
             fix="name one of its limits, or start a worker that declares it",
@@ -104,10 +127,6 @@ async def set_limit(
     await _open(db, [name])
     (row,) = await db.run(lambda conn: conn.fetch(db.in_schema(_STORED), name, limit))
     return _stored(row)
-
-
-def _told(entry: AuditEntry, found: Row | None) -> AuditEntry | None:
-    return None if found is None else audit_of_set(entry, found["before"], found["after"])
 
 
 async def _open(db: Database, names: Sequence[str]) -> None:

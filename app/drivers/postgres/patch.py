@@ -24,16 +24,13 @@ from .notify import notify
 from .tables_limits import LIMITED
 
 _CARRIED = "job_id, name_id, attempt, claim_no, crashes, interrupts"
-# The lane stays, and the mark of those that wait in the gate.
-_RANK = f"coalesce($2::smallint * 2 + (t.rank & {LIMITED + 1}), t.rank)"
+_RANK = f"coalesce($2::smallint * 2 + (t.rank & {LIMITED | 1}), t.rank)"
 _READY = f"""
 ctid = any(array(select x.ctid from outlast.job e cross join lateral ({READY_CTID}) x where e.id = $1))"""  # noqa: S608  same
 
 # The lock on the row has given the transaction its id before the number is drawn. A fresh token is as old as its job.
 _RERANK_READY = f"""
-with g as (
-  update outlast.gate t set rank = {_RANK}, seq = nextval('outlast.token_seq'), parked = null, why = null
-  where t.job_id = $1)
+with g as (update outlast.gate t set rank = {_RANK}, seq = nextval('outlast.token_seq') where job_id = $1)
 update outlast.ready t set rank = {_RANK}, seq = nextval('outlast.token_seq'), moved = true,
   since = coalesce(t.since, (select j.created_at from outlast.job j where j.id = $1))
 where {_READY}"""  # noqa: S608  same

@@ -49,7 +49,7 @@ select outlast.clock() as at, q.concurrency, q.max_depth, p.*,
   least((select count(*) from (
       select from outlast.ready r where r.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c)
     + (select count(*) from (
-      select from outlast.gate r where r.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c)
+      select from outlast.gate g where g.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c)
     + (select count(*) from (
       select from outlast.waiting w where w.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c),
     coalesce(q.max_depth, {MOST_COUNTED}))::int as depth

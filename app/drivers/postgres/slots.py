@@ -11,10 +11,9 @@ from datetime import datetime
 from uuid import UUID
 
 from ...domain.audit import AuditEntry
-from ...domain.errors import JobStateConflict, NotFound
+from ...domain.errors import JobStateConflict, NotFound, SlotLost
 from ...domain.job import ClaimToken, JobId, WorkerId
 from ...domain.limit import SlotView
-from ..limits import taken_back
 from ..protocol import Wake
 from .absent import not_found
 from .audit import keep
@@ -24,6 +23,7 @@ from .notify import notify
 from .reap import ORPHANED
 from .run_locks import looking
 from .slots_view import SLOTS_OF_JOB, slot_view
+from .tenant_wall import admit
 
 _FIND = "select s.hash, s.job_id, s.seq from outlast.slot s where {which}"
 _NAMED = """
@@ -46,7 +46,7 @@ with d as (
 k as (
   update outlast.limit_key k set open_at = outlast.clock(), used_at = outlast.clock()
   where k.hash = any(array(select hash from d))
-    and (select true from outlast.gate g where g.parked = k.hash limit 1)
+    and (select true from outlast.gate g where g.parked = k.hash limit 1) is true
   returning k.hash)
 select (select count(*) from d) as freed, (select count(*) from k) as opened"""
 
@@ -98,8 +98,10 @@ async def release_slots(
     """Take back what closed attempts of a job hold.
 
     Raises:
-        OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` while its attempt is open; `NOT_FOUND` when it holds none.
+        OutlastError: `JOB_NOT_FOUND`; `JOB_STATE_CONFLICT` while its attempt is open; `NOT_FOUND` when it holds none;
+            `SLOT_LOST` when somebody else was first.
     """
+    await admit(db, job_id, tenant)
     found = await db.run(lambda conn: conn.fetchrow(db.in_schema(_STATE), job_id, tenant))
     if found is None:
         raise not_found(job_id)
@@ -107,9 +109,12 @@ async def release_slots(
     closed = [row for row in rows if not row["is_open"]]
     if not closed:
         raise still_open(job_id, found["state"]) if rows else holds_none(job_id)
-    taken = tuple(map(slot_view, closed))
-    await _give_back(db, closed, None if audit is None else audit.came_to(audit.outcome, **taken_back(taken)))
-    return taken
+    if not await _give_back(db, closed, audit):
+        raise SlotLost(
+            f"the slots of job {job_id} were given back meanwhile, by its worker, a sweep or somebody else",
+            fix="nothing is left to take back: look at the held slots again",
+        )
+    return tuple(map(slot_view, closed))
 
 
 def still_open(job_id: JobId, state: str | None) -> JobStateConflict:
@@ -136,8 +141,8 @@ async def _give_back(db: Database, rows: Sequence[Row], audit: AuditEntry | None
         async with looking(conn):
             await conn.fetch(db.in_schema(LOCK_KEYS), keys)
             done = await conn.fetchrow(db.in_schema(GIVE_BACK), *columns)
-            if done is not None and done["freed"]:
-                await keep(db, conn, audit)
+            if audit is not None and done is not None:
+                await keep(db, conn, audit.came_to(audit.outcome, slots=done["freed"]) if done["freed"] else None)
             return done
 
     done = await db.run(once)

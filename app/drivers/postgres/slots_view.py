@@ -20,6 +20,7 @@ from ...domain.limit import (
 )
 from .database import Database, Raw, Row
 from .rows import plain
+from .tenant_wall import behind
 
 # Those ahead are counted up to here.
 MOST_AHEAD = 10_000
@@ -47,7 +48,11 @@ _FACTS = """
 select outlast.clock() as at, g.why, g.job_id is not null as is_gated, u.ord, r.per, k.tokens, k.filled_at,
   case when r.declared is not null then coalesce(r.override, r.declared) end as n,
   (select count(*) from outlast.slot s where s.hash = u.hash) as held,
-  array(select s.job_id from outlast.slot s where s.hash = u.hash order by s.taken_at, s.job_id limit $7) as holders,
+  array(
+    select s.job_id from outlast.slot s
+    where s.hash = u.hash and ($9::text is null
+      or (select true from outlast.job j where j.id = s.job_id and j.tenant = $9))
+    order by s.taken_at, s.job_id limit $7) as holders,
   case when g.job_id is not null then (
     select count(*) from (
       select from outlast.gate o cross join lateral (
@@ -67,17 +72,17 @@ order by u.ord"""
 async def slots(db: Database, query: SlotQuery) -> tuple[SlotView, ...]:
     """Give held slots, by their jobs' ids."""
     where = (query.name, query.tenant, query.after, query.limit)
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_SLOTS), *where))
+    rows = await behind(db, query.tenant, lambda conn: conn.fetch(db.in_schema(_SLOTS), *where))
     return tuple(sorted(map(slot_view, rows), key=lambda slot: (slot.job_id, slot.taken_at, slot.limit)))
 
 
 async def limits_of(db: Database, job_id: JobId, *, tenant: str | None = None) -> JobLimits | None:
-    """Give what a job's limits are and how they stand."""
-    return await db.run(lambda conn: limits_on(db, conn, job_id, tenant=tenant))
+    """Give what a job's limits are and how they stand. Which they are never changes; the rest is one statement."""
+    return await behind(db, tenant, lambda conn: limits_on(db, conn, job_id, tenant=tenant))
 
 
 async def limits_on(db: Database, conn: Raw, job_id: JobId, *, tenant: str | None = None) -> JobLimits | None:
-    """Give them over a connection. Which they are never changes; how they stand is one statement."""
+    """Give the same on a connection, as a part of what is done there; a tenant is told of its own holders alone."""
     job = await conn.fetchrow(db.in_schema(_LIMITED), job_id, tenant)
     if job is None:
         return None
@@ -85,6 +90,7 @@ async def limits_on(db: Database, conn: Raw, job_id: JobId, *, tenant: str | Non
     hashes = [limit_hash(job["name"], limit) for limit in limits]
     names, keys = [limit.limit for limit in limits], [limit.key for limit in limits]
     asked: tuple[Any, ...] = (job_id, hashes, names, keys, job["name"], job["name_id"], HOLDERS_SHOWN, MOST_AHEAD)
+    asked += (tenant,)
     rows = await conn.fetch(db.in_schema(_FACTS), *asked)
     first = rows[0]
     return JobLimits(

@@ -7,6 +7,7 @@ cancelled jobs the newest `COUNTED_ENDED` each are, so that a store full of hist
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from ...domain.snapshot import QueueView, Stats
 from ...domain.state import State
@@ -61,20 +62,25 @@ from counts c full join (
 left join waits o on o.queue = c.queue"""  # noqa: S608
 
 
-_SLOTS_HELD = "select count(*) from outlast.slot"
+# Slots may be held where no job and no queue is left to be counted.
+_COUNT_ALL = f"""
+select c.*, s.n as slots from (select count(*) as n from outlast.slot) s left join ({_COUNT}) c on true"""  # noqa: S608
 
 
 async def stats(db: Database) -> Stats:
-    """Count jobs by state and queue, each in exactly one bucket; and, a moment later, the slots that are held."""
-    counted = await queues(db)
+    """Count jobs by state and queue, each in exactly one bucket, and the slots that are held."""
+    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_COUNT_ALL), COUNTED_ENDED))
+    counted = _queues([row for row in rows if row["queue"] is not None])
     by_state = {state: sum(queue.depth[state] for queue in counted) for state in State}
-    held = await db.run(lambda conn: conn.fetchval(db.in_schema(_SLOTS_HELD)))
-    return Stats(by_state=by_state, queues=counted, slots_held=held)
+    return Stats(by_state=by_state, queues=counted, slots_held=rows[0]["slots"])
 
 
 async def queues(db: Database) -> tuple[QueueView, ...]:
     """Give every queue that has jobs or a setting, by name."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_COUNT), COUNTED_ENDED))
+    return _queues(await db.run(lambda conn: conn.fetch(db.in_schema(_COUNT), COUNTED_ENDED)))
+
+
+def _queues(rows: Sequence[Row]) -> tuple[QueueView, ...]:
     by_queue: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_queue[row["queue"]].append(row)

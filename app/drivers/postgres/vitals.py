@@ -15,8 +15,8 @@ from .vitals_server import server_vitals
 _READY = """
 select x.queue, n.name, count(*) as count
 from (
-  select r.queue, r.name_id from outlast.ready r
-  union all select g.queue, g.name_id from outlast.gate g limit $1::int) x
+  select r.queue, r.name_id from outlast.ready r union all select g.queue, g.name_id from outlast.gate g
+  limit $1::int) x
 left join lateral (select n.name from outlast.job_name n where n.id = x.name_id offset 0) n on true
 group by x.queue, n.name order by x.queue, n.name"""
 _LOST = """
