@@ -20,6 +20,7 @@ from .http.deferred import Application, DeferredApp
 from .lifecycle.overheard import ask_to_leave, overheard
 from .lifecycle.shutdown import Shutdown
 from .settings import Settings
+from .site import build_dashboard
 
 
 def asgi_app() -> DeferredApp:
@@ -72,4 +73,4 @@ def _build_asgi() -> Application:
                     await outbox.close()
                 await close_driver(driver)
 
-    return create_app(services, around=around)
+    return create_app(services, around=around, pages=build_dashboard(settings, driver, services))

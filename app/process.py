@@ -46,6 +46,7 @@ from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown
 from .scheduler.scheduler import Scheduler
 from .settings import Settings, address_of
+from .site import build_dashboard
 from .worker.containment import contain_tasks
 from .worker.worker import Worker
 
@@ -209,7 +210,7 @@ class Process:
             drain=self._drain,
         )
         server = HttpServer(
-            create_app(services),
+            create_app(services, pages=build_dashboard(self._settings, self._driver, services)),
             host=self._bind[0],
             port=self._bind[1],
             # A client that stalls must not use up the drain: what it sent is refused, not given up.

@@ -129,6 +129,7 @@ def _banner(at: Addresses, settings: Settings, *, seconds: float) -> tuple[str, 
     return (
         "",
         f"outlast is ready after {seconds:.1f} s",
+        f"  pages   {url}/ui",
         f"  API     {url}/v1/jobs      probes and metrics {at.admin}",
         "  enqueue a job and wait for its result:",
         f"    curl -sS {url}/v1/jobs -H 'content-type: application/json' -H 'prefer: wait=20' \\",

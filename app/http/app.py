@@ -9,17 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from http import HTTPStatus
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp
 
 from .. import __version__
 from ..domain.errors import JobNotFound
 from ..lifecycle.tasks import start_in
+from .caller import PAGES
 from .edge import Edge
 from .framework import lead_elsewhere, translate_http_exception, translate_validation_error
 from .openapi import render_document
+from .replies import root_of
 from .routers import (
     actions,
     api_keys,
@@ -63,8 +69,8 @@ _DESCRIPTION = (
 Around = Callable[[], AbstractAsyncContextManager[None]]
 
 
-def create_app(services: HttpServices, *, around: Around = nullcontext) -> FastAPI:
-    """Build the application over its services.
+def create_app(services: HttpServices, *, around: Around = nullcontext, pages: ASGIApp | None = None) -> FastAPI:
+    """Build the application over its services; `pages` is the dashboard, which has a door of its own.
 
     Its lifespan enters `around` first (the composition root opens there what plain `uvicorn` would not) and runs the
     shared waiter and the watcher of streams within.
@@ -77,8 +83,15 @@ def create_app(services: HttpServices, *, around: Around = nullcontext) -> FastA
 
     app = _bare_app(lifespan)
     app.state.services = services
+    if pages is not None:
+        app.add_route(PAGES, _lead_to_pages, include_in_schema=False)
+        app.mount(PAGES, pages)
     app.add_middleware(Edge, services=services)
     return app
+
+
+async def _lead_to_pages(request: Request) -> Response:
+    return RedirectResponse(f"{root_of(request)}{PAGES}/", HTTPStatus.PERMANENT_REDIRECT)
 
 
 def openapi_document() -> str:

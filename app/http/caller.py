@@ -21,10 +21,13 @@ SCOPE_KEY = "outlast.caller"
 # The paths that answer strangers: what a load balancer and a kubelet ask.
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
 
+# Below it are the pages for people, who are known by a cookie and not by a header: the dashboard lets them in itself.
+PAGES = "/ui"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, and under which ids. `identity` is None on the open paths."""
+    """Who asks, and under which ids. `identity` is None on the open paths and on the pages."""
 
     facts: RequestFacts
     identity: Identity | None
@@ -51,6 +54,11 @@ def route_path(scope: AsgiScope) -> str:
 def owner_of(identity: Identity) -> str:
     """Give the caller as requests are counted and their keys kept: no two are the same."""
     return f"{identity.key_id}/{identity.tenant or ''}"
+
+
+def is_open_path(path: str) -> bool:
+    """Say whether the edge lets strangers pass: to the probes, and to pages that have a door of their own."""
+    return path in OPEN_PATHS or path == PAGES or path.startswith(f"{PAGES}/")
 
 
 class Needs:

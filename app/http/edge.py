@@ -23,7 +23,7 @@ from structlog.contextvars import bound_contextvars
 from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid, Unauthenticated
 from ..domain.text import is_traceparent
 from .auth import Identity, authenticate
-from .caller import OPEN_PATHS, SCOPE_KEY, Caller, owner_of, route_path
+from .caller import OPEN_PATHS, SCOPE_KEY, Caller, is_open_path, owner_of, route_path
 from .headers import SECURITY_HEADERS
 from .patience import Patience
 from .problems import RequestFacts, is_fault, problem_response
@@ -83,7 +83,7 @@ class Edge:
         return self._services.rate.take(owner_of(caller.identity), route_path(scope))
 
     async def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
-        if route_path(scope) in OPEN_PATHS:
+        if is_open_path(route_path(scope)):
             return None
         given = [value for name, value in headers.raw if name == b"authorization"]
         return await authenticate(self._services.auth, given)

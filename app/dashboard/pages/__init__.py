@@ -1,0 +1,1 @@
+"""One file per page: what it reads of the controls, and the forms it answers."""

@@ -1,0 +1,91 @@
+"""Who a visitor is from one page to the next: a signed cookie, and a token in every form.
+
+The cookie carries the handle of a key, signed and with its age; the key itself is never kept. A form's token is bound
+to the visitor's handle, and a request that changes something must also come from a page of ours: browsers say so in
+`Sec-Fetch-Site` or `Origin`. Either check alone would do; both are asked for.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..domain.errors import Forbidden, Unauthenticated
+from .services import Door, Visitor
+
+# Browsers keep such a cookie to the host it came from, and send it over TLS or to localhost alone.
+COOKIE = "__Host-outlast"
+_LASTS = timedelta(hours=12)
+_SALT = "outlast.dashboard.session"
+_EVERYBODY = "everybody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A visitor who has been let in, and the token of its forms."""
+
+    visitor: Visitor
+    token: str
+
+
+class Sessions:
+    """Signs visitors in and out, and knows them again."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def of(self, request: Request) -> Known:
+        """Give who sent a request. Raises `UNAUTHENTICATED` for a stranger."""
+        handle = _EVERYBODY if self._door.is_open else self._handle(request)
+        return Known(visitor=await self._door.known(handle), token=self._token(handle))
+
+    async def sign_in(self, key: str, response: Response) -> None:
+        """Let a browser in that has shown a key. Raises `UNAUTHENTICATED`."""
+        signed = self._serializer().dumps(await self._door.enter(key))
+        response.set_cookie(
+            COOKIE,
+            signed,
+            max_age=round(_LASTS.total_seconds()),
+            path="/",
+            secure=True,
+            httponly=True,
+            samesite="strict",
+        )
+
+    def sign_out(self, response: Response) -> None:
+        """Take the cookie back."""
+        response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+
+    def check_token(self, known: Known, sent: str | None) -> None:
+        """Refuse a form that was not made for this visitor. Raises `FORBIDDEN`."""
+        if not hmac.compare_digest((sent or "").encode(), known.token.encode()):
+            raise Forbidden("this form was made for another session", fix="open the page again, then send it again")
+
+    def _handle(self, request: Request) -> str:
+        try:
+            handle = self._serializer().loads(request.cookies.get(COOKIE, ""), max_age=_LASTS.total_seconds())
+        except BadData:
+            raise Unauthenticated("nobody is signed in", fix="sign in with a key") from None
+        return str(handle)
+
+    def _token(self, handle: str) -> str:
+        return hmac.new(self._door.secret, f"form\0{handle}".encode(), sha256).hexdigest()[:32]
+
+    def _serializer(self) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(
+            self._door.secret, salt=_SALT, signer_kwargs={"key_derivation": "hmac", "digest_method": sha256}
+        )
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a change that a page of another origin asks for through its visitor's browser. Raises `FORBIDDEN`."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    is_foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host", "")
+    if is_foreign or site not in {None, "same-origin", "none"} or (site is None and origin is None):
+        raise Forbidden("a page of another origin may not change anything here", fix="use the form on our own page")

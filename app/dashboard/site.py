@@ -1,0 +1,137 @@
+"""The application of the pages: its routes, who may see which, and how whatever goes wrong reads.
+
+Every route names the scope it needs. Strangers are sent to sign in; an error is a page with its code, its cause and
+its repair, also one of our own, which is reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlencode
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..domain.errors import Internal, NotFound, NotImplementedYet, OutlastError, Unauthenticated
+from .assets import Assets
+from .headers import PAGE_HEADERS
+from .services import DashboardServices
+from .session import Known, Sessions
+from .views import Views
+from .visit import Visit
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Page = Callable[[Visit], Awaitable[Response]]
+OPEN = ""  # the scope of a page that strangers may see
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """Where a page is, what it needs; one that `acts` is sent a form."""
+
+    path: str
+    page: Page
+    needs: str
+    acts: bool = False
+
+
+class Site:
+    """Answers every request below `/ui`."""
+
+    def __init__(self, services: DashboardServices, places: tuple[At, ...]) -> None:
+        assets = Assets()
+        self.places = places
+        self._services = services
+        self._assets = assets
+        self._sessions = Sessions(services.door)
+        facts = {"version": services.version, "code_version": services.code_version, "is_open": services.door.is_open}
+        self._views = Views(assets, facts)
+
+    def app(self) -> ASGIApp:
+        """Give the application, to be mounted."""
+        routes = [Route("/static/{digest}/{name:path}", self._caught(self._static), methods=["GET"])]
+        routes += [
+            Route(at.path, self._caught(self._serving(at)), methods=["POST"] if at.acts else ["GET"])
+            for at in self.places
+        ]
+        routes.append(Route("/{path:path}", self._caught(_nowhere), methods=["GET", "POST"]))
+        return _WithHeaders(Router(routes, redirect_slashes=False))
+
+    async def _static(self, request: Request) -> Response:
+        found = self._assets.serve(request.path_params["digest"], request.path_params["name"])
+        if found is None:
+            raise NotFound("there is no such file", fix="reload the page")
+        return found
+
+    def _serving(self, at: At) -> Endpoint:
+        async def serve(request: Request) -> Response:
+            if at.needs == OPEN:
+                return await at.page(self._visit(request, None))
+            visit = self._visit(request, await self._sessions.of(request))
+            visit.need(at.needs)
+            return await at.page(visit)
+
+        return serve
+
+    def _visit(self, request: Request, known: Known | None) -> Visit:
+        return Visit(request=request, services=self._services, sessions=self._sessions, views=self._views, known=known)
+
+    def _caught(self, endpoint: Endpoint) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except ClientDisconnect:
+                raise
+            except OutlastError as error:
+                return await self._refusal(request, error, error)
+            except Exception as exc:  # noqa: BLE001 - every failure becomes a page; what is ours is reported
+                return await self._refusal(request, Internal(type(exc).__name__, fix="see the log"), exc)
+
+        return answer
+
+    async def _refusal(self, request: Request, error: OutlastError, exc: Exception) -> Response:
+        is_page = request.method == "GET" and "hx-request" not in request.headers
+        if isinstance(error, Unauthenticated) and is_page:
+            root = request.scope.get("root_path", "")
+            return RedirectResponse(f"{root}/login?{urlencode({'next': _address(request)})}", HTTPStatus.SEE_OTHER)
+        try:
+            known = await self._sessions.of(request)
+        except OutlastError:
+            known = None
+        status = self._services.status_of(error)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, NotImplementedYet):
+            self._services.telemetry.request_failed(
+                method=request.method, path=request.url.path, code=error.code, error=exc
+            )
+        visit = self._visit(request, known)
+        return visit.page("error.html", status=status, title=error.title, error=error)
+
+
+async def _nowhere(_request: Request) -> Response:
+    raise NotFound("there is no such page", fix="start from the overview")
+
+
+def _address(request: Request) -> str:
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
+class _WithHeaders:
+    """Puts the headers of pages on every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message.get("headers", [])}
+                more = [(name.lower().encode(), value.encode()) for name, value in PAGE_HEADERS]
+                message["headers"] = [*message.get("headers", []), *(each for each in more if each[0] not in known)]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

@@ -1,0 +1,1 @@
+// What a page gains with a script. Every page reads and acts without one.

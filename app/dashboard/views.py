@@ -1,0 +1,67 @@
+"""The templates: escaped by themselves, strict about names, with the words and marks that pages share.
+
+Stored text never becomes markup. JSON is shown as it is stored, its keys marked, its numbers untouched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from . import words
+from .assets import Assets
+
+_FOLDER = Path(__file__).parent / "templates"
+_BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_KEY = re.compile(r"(&#34;(?:[^&]|&(?!#34;))*?&#34;)(?=\s*:)")
+_LINK = re.compile(r"https?://[^\s<>&\"'`]+")
+MOST_SHOWN = 65_536
+
+
+class Views:
+    """Renders templates. `facts` are the same on every page of a process."""
+
+    def __init__(self, assets: Assets, facts: Mapping[str, object]) -> None:
+        self._env = Environment(
+            loader=FileSystemLoader(_FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.filters |= {
+            name: getattr(words, name)
+            for name in ("dur", "ago", "since_ms", "num", "percent", "short", "stamp", "clock", "iso", "size")
+        }
+        self._env.filters |= {"plain": plain, "source": source}
+        self._env.globals |= {"static": f"static/{assets.digest}", **facts}
+
+    def render(self, template: str, context: Mapping[str, object]) -> str:
+        """Give a page."""
+        return self._env.get_template(template).render(context)
+
+    def block(self, template: str, block: str, context: Mapping[str, object]) -> str:
+        """Give one block of a page."""
+        found = self._env.get_template(template)
+        return "".join(found.blocks[block](found.new_context(dict(context))))
+
+
+def plain(text: object) -> str:
+    """Show characters that turn the direction of text as what they are."""
+    return _BIDI.sub(lambda found: f"\\u{ord(found[0]):04x}", str(text))
+
+
+def source(text: str | None) -> Markup:
+    """Give JSON as markup with its keys marked, and addresses of the web as links; nothing else becomes markup."""
+    shown = str(escape(plain((text or "")[:MOST_SHOWN])))
+    marked = _KEY.sub(r"<i>\1</i>", shown)
+    return Markup(_LINK.sub(_link, marked))  # noqa: S704 - escaped above
+
+
+def _link(found: re.Match[str]) -> str:
+    address = found[0]
+    return f'<a class="ln" href="{address}" rel="noopener noreferrer">{address}</a>'

@@ -1,0 +1,183 @@
+"""One request for a page: who looks, what it asks, and the answers it can get.
+
+A page is a function from a visit to an answer. What a visitor may do is asked of the visit; a page that changes
+something reads its form through it, which is where a forged one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ..domain.audit import Acting
+from ..domain.errors import Forbidden, PayloadTooLarge, RequestInvalid
+from .services import DashboardServices
+from .session import Known, Sessions, check_origin
+from .views import Views
+
+_MOST_FIELDS = 2_000
+_ROOM_FOR_FIELDS = 65_536
+# A character of a payload is three in a form.
+_ESCAPED = 3
+_SEE_OTHER = 303
+_LONGEST_REASON = 1_000
+THEME_COOKIE = "outlast-theme"
+THEMES = ("auto", "light", "dark")
+
+READ, PAYLOADS, WRITE, OPERATE, ADMIN = "jobs:read", "payload:read", "jobs:write", "operate", "admin"
+
+
+class Form(dict[str, list[str]]):
+    """The fields of a form by name."""
+
+    def one(self, name: str, default: str = "") -> str:
+        """Give a field's only or last value, stripped."""
+        return (self.get(name) or [default])[-1].strip()
+
+    def number(self, name: str) -> int | None:
+        """Give a field as a whole number, None where it is empty. Raises `REQUEST_INVALID`."""
+        text = self.one(name).replace(",", "")
+        if not text:
+            return None
+        if not text.lstrip("-").isascii() or not text.lstrip("-").isdecimal() or len(text) > 18:  # noqa: PLR2004 - 64 bits
+            raise RequestInvalid(f"{name} is not a whole number", fix="write digits only", pointer=f"/{name}")
+        return int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """A request, and what a page needs to answer it."""
+
+    request: Request
+    services: DashboardServices
+    sessions: Sessions
+    views: Views
+    known: Known | None = field(default=None)
+
+    @property
+    def base(self) -> str:
+        """Give the path of the pages, which every link begins with."""
+        return str(self.request.scope.get("root_path", ""))
+
+    @cached_property
+    def now(self) -> datetime:
+        """Give the instant that all ages of this answer are told from."""
+        return self.services.now()
+
+    @property
+    def tenant(self) -> str | None:
+        """Give the only tenant whose jobs may be seen, None for all."""
+        return self.seen.visitor.tenant
+
+    @property
+    def seen(self) -> Known:
+        """Give the visitor; pages without one do not ask."""
+        assert self.known is not None, "only the page to sign in is for strangers"  # noqa: S101 - see above
+        return self.known
+
+    @property
+    def theme(self) -> str:
+        """Give the theme that was chosen in this browser."""
+        chosen = self.request.cookies.get(THEME_COOKIE, "")
+        return chosen if chosen in THEMES else THEMES[0]
+
+    @property
+    def is_fragment(self) -> bool:
+        """Say whether a script asks for a part of a page that is there already."""
+        return "hx-request" in self.request.headers
+
+    def may(self, scope: str) -> bool:
+        """Say whether the visitor holds a scope."""
+        return self.known is not None and scope in self.known.visitor.scopes
+
+    def need(self, scope: str) -> None:
+        """Raise `FORBIDDEN` unless the visitor holds a scope."""
+        if not self.may(scope):
+            name = self.seen.visitor.name
+            raise Forbidden(f"the key {name!r} lacks the scope {scope}", fix="sign in with a key that has the scope")
+
+    def acting(self, form: Form) -> Acting:
+        """Give who acts, and the reason given in a form."""
+        reason = form.one("reason")[:_LONGEST_REASON] or None
+        return Acting(actor=self.seen.visitor.name, reason=reason)
+
+    def asked(self, name: str) -> str:
+        """Give a parameter of the address."""
+        return self.request.query_params.get(name, "").strip()
+
+    def part(self, name: str) -> str:
+        """Give a part of the path."""
+        return str(self.request.path_params[name])
+
+    def url(self, path: str, **params: object) -> str:
+        """Give the address of a page, its path quoted part by part; parameters without a value are left out."""
+        query = urlencode({name: value for name, value in params.items() if value not in {None, ""}}, doseq=True)
+        return f"{self.base}{quote(path)}{'?' if query else ''}{query}"
+
+    async def form(self) -> Form:
+        """Read the form sent. Raises `FORBIDDEN` for one that was not made for this visitor."""
+        check_origin(self.request)
+        form = await read_form(self.request, most=self.services.payload_max_bytes * _ESCAPED + _ROOM_FOR_FIELDS)
+        if self.known is not None:
+            self.sessions.check_token(self.known, form.one("token"))
+        return form
+
+    def page(self, template: str, *, status: int = 200, title: str, at: str = "", **context: object) -> Response:
+        """Answer with a page. `at` names the entry of the menu that it belongs to."""
+        text = self.views.render(template, self._context(title=title, at=at) | context)
+        return self._answer(text, status)
+
+    def fragment(self, template: str, block: str, **context: object) -> Response:
+        """Answer with one block of a page, or with nothing where the browser has it as it is."""
+        return self._answer(self.views.block(template, block, self._context(title="", at="") | context), 200)
+
+    def go(self, path: str, *, said: str = "", **params: object) -> Response:
+        """Send the browser to a page, which shows what was done."""
+        return RedirectResponse(self.url(path, done=said or None, **params), status_code=_SEE_OTHER)
+
+    def _answer(self, text: str, status: int) -> Response:
+        content = text.encode("utf-8", "replace")
+        if status != 200 or self.request.method not in {"GET", "HEAD"}:  # noqa: PLR2004 - OK
+            return Response(content, status_code=status, media_type="text/html")
+        tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+        headers = {"ETag": tag, "Vary": "Cookie, HX-Request"}
+        if self.is_fragment and self.request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type="text/html", headers=headers)
+
+    def _context(self, *, title: str, at: str) -> Mapping[str, object]:
+        return {
+            "v": self,
+            "base": self.base,
+            "now": self.now,
+            "theme": self.theme,
+            "title": title,
+            "at": at,
+            "token": self.known.token if self.known is not None else "",
+            "visitor": self.known.visitor if self.known is not None else None,
+            "done": self.asked("done"),
+        }
+
+
+async def read_form(request: Request, *, most: int) -> Form:
+    """Read the fields of a form, at most so many bytes."""
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > most:
+            raise PayloadTooLarge(f"the form has more than {most:,} bytes", fix="send less", limit=most)
+    form = Form()
+    try:
+        pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise RequestInvalid("the form cannot be read", fix="send the form of the page, with fewer fields") from None
+    for name, value in pairs:
+        form.setdefault(name, []).append(value)
+    return form
