@@ -167,15 +167,16 @@ class JobActions(ABC):
         job_id: JobId,
         *,
         input_patch: str | None = None,
+        payload: str | None = None,
         tenant: str | None = None,
         by: Acting | None = None,
         traceparent: str | None = None,
     ) -> JobView:
         """Enqueue the work of a job again, with its payload or a changed one, and give the new job.
 
-        `input_patch` is a JSON merge patch (RFC 7396) for the payload. The new job is admitted like any other: it is of
-        the same tenant, has the old one as its parent, and the idempotency key that its type makes of its payload. A
-        key that was given to the first job alone stays with that.
+        `input_patch` is a JSON merge patch (RFC 7396) for the payload, `payload` a whole one in its place. The new job
+        is admitted like any other: it is of the same tenant, has the old one as its parent, and the idempotency key
+        that its type makes of its payload. A key that was given to the first job alone stays with that.
 
         Raises:
             JobNotFound: there is none to be seen.
@@ -188,6 +189,9 @@ class JobActions(ABC):
         if done is not None:
             return await self.describe(JobId(UUID(done.details["new_id"])), tenant=tenant)
         view = await self.describe(job_id, tenant=tenant)
+        if payload is not None:
+            decode(payload, limits=self._admission.limits)
+            view = replace(view, payload=payload)
         published = await self._catalogue.find(view.name)
         if published is None:
             raise JobUnknown(f"no worker publishes the job type {view.name!r} any more", fix=PUBLISH_FIRST)
@@ -195,7 +199,9 @@ class JobActions(ABC):
         request = self._again(view, job_type, input_patch)
         actor = view.enqueued_by if by is None else by.actor
         job = self._admission.admit(job_type, replace(request, enqueued_by=actor, traceparent=traceparent))
-        answer = await until_known(lambda: self._placed(job, job_id, by, is_edited=input_patch is not None))
+        answer = await until_known(
+            lambda: self._placed(job, job_id, by, is_edited=(input_patch, payload) != (None, None))
+        )
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=False)
         return await self.describe(answer.id, tenant=tenant)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from .pages import entry, overview
+from .pages import entry, job, job_actions, overview
 from .services import DashboardServices
 from .site import OPEN, At, Site
-from .visit import READ
+from .stream import Streams, stream_page
+from .visit import OPERATE, READ, WRITE
 
 PLACES: tuple[At, ...] = (
     At(path="/login", page=entry.login_page, needs=OPEN),
@@ -15,9 +16,21 @@ PLACES: tuple[At, ...] = (
     At(path="/logout", page=entry.logout, needs=READ, acts=True),
     At(path="/theme", page=entry.theme, needs=READ, acts=True),
     At(path="/", page=overview.page, needs=READ),
+    At(path="/jobs/{job_id}", page=job.page, needs=READ),
+    At(path="/jobs/{job_id}/raw", page=job.raw, needs=READ),
+    At(path="/jobs/{job_id}/cancel", page=job_actions.cancel, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/retry", page=job_actions.retry, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/release", page=job_actions.release, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/run-now", page=job_actions.run_now, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/edit", page=job_actions.edit, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/delete", page=job_actions.delete, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/duplicate", page=job_actions.duplicate, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/fork", page=job_actions.fork, needs=OPERATE, acts=True),
+    At(path="/jobs/{job_id}/event", page=job_actions.send_event, needs=WRITE, acts=True),
 )
 
 
 def create_dashboard(services: DashboardServices) -> ASGIApp:
     """Build the pages over their services."""
-    return Site(services, PLACES).app()
+    live = At(path="/stream", page=stream_page(Streams()), needs=READ)
+    return Site(services, (*PLACES, live)).app()

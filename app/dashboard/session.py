@@ -69,7 +69,7 @@ class Sessions:
 
     def _handle(self, request: Request) -> str:
         try:
-            handle = self._serializer().loads(request.cookies.get(COOKIE, ""), max_age=_LASTS.total_seconds())
+            handle = self._serializer().loads(request.cookies.get(COOKIE, ""), max_age=round(_LASTS.total_seconds()))
         except BadData:
             raise Unauthenticated("nobody is signed in", fix="sign in with a key") from None
         return str(handle)

@@ -35,7 +35,19 @@ class Views:
         )
         self._env.filters |= {
             name: getattr(words, name)
-            for name in ("dur", "ago", "since_ms", "num", "percent", "short", "stamp", "clock", "iso", "size")
+            for name in (
+                "dur",
+                "ago",
+                "since_ms",
+                "num",
+                "percent",
+                "short",
+                "stamp",
+                "clock",
+                "iso",
+                "size",
+                "sentence",
+            )
         }
         self._env.filters |= {"plain": plain, "source": source}
         self._env.globals |= {"static": f"static/{assets.digest}", **facts}

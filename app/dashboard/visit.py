@@ -7,7 +7,6 @@ something reads its form through it, which is where a forged one is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -152,7 +151,7 @@ class Visit:
             return Response(status_code=304, headers=headers)
         return Response(content, media_type="text/html", headers=headers)
 
-    def _context(self, *, title: str, at: str) -> Mapping[str, object]:
+    def _context(self, *, title: str, at: str) -> dict[str, object]:
         return {
             "v": self,
             "base": self.base,

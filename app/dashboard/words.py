@@ -92,3 +92,8 @@ def size(text: str | None) -> str:
     """Say how large a text is."""
     count = len((text or "").encode())
     return f"{count:,} bytes" if count < 10_000 else f"{count / 1_024:,.0f} KB"  # noqa: PLR2004 - when KB read better
+
+
+def sentence(text: str) -> str:
+    """Begin a text with a capital letter."""
+    return text[:1].upper() + text[1:]
