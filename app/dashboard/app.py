@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from .pages import entry, job, job_actions, overview
+from .pages import bulk, entry, job, job_actions, jobs, overview
 from .services import DashboardServices
 from .site import OPEN, At, Site
 from .stream import Streams, stream_page
@@ -16,6 +16,12 @@ PLACES: tuple[At, ...] = (
     At(path="/logout", page=entry.logout, needs=READ, acts=True),
     At(path="/theme", page=entry.theme, needs=READ, acts=True),
     At(path="/", page=overview.page, needs=READ),
+    At(path="/jobs", page=jobs.page, needs=READ),
+    At(path="/bulk", page=bulk.page, needs=READ),
+    At(path="/bulk", page=bulk.make, needs=OPERATE, acts=True),
+    At(path="/bulk/confirm", page=bulk.confirm, needs=OPERATE, acts=True),
+    At(path="/bulk/{bulk_id}", page=bulk.one, needs=READ),
+    At(path="/bulk/{bulk_id}/abort", page=bulk.abort, needs=OPERATE, acts=True),
     At(path="/jobs/{job_id}", page=job.page, needs=READ),
     At(path="/jobs/{job_id}/raw", page=job.raw, needs=READ),
     At(path="/jobs/{job_id}/cancel", page=job_actions.cancel, needs=OPERATE, acts=True),

@@ -1,8 +1,8 @@
 """What tells open pages to look again: names of what may have changed, and nothing else.
 
 A page has one stream. Hints of the store are gathered for a quarter of a second, and every two seconds one is made up
-for what rings no bell, such as steps; a look that finds nothing new costs an answer without a body. Streams are counted, hold no
-connection to the store, and end when the process drains.
+for what rings no bell, such as steps: a look that finds nothing new costs an answer without a body. Streams are
+counted, hold no connection to the store, and end when the process drains.
 """
 
 from __future__ import annotations

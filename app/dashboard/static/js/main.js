@@ -1,1 +1,10 @@
-// What a page gains with a script. Every page reads and acts without one.
+// What a page gains with a script: it is live, has keys, and shows what is selected. Without one it reads and acts.
+import { keys } from "./keys.js";
+import { live } from "./live.js";
+import { pick } from "./pick.js";
+import { tools } from "./tools.js";
+
+tools();
+const selection = pick();
+live(selection);
+keys(selection);

@@ -1,0 +1,130 @@
+"""What a list of jobs is asked for: qualifiers such as `queue:mail`, in the address, so that it can be passed on.
+
+A qualifier that means nothing is said to be so and not dropped. Pure; the controls get a filter of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from ..domain.bulk import JobFilter
+from ..domain.job import JobId
+from ..domain.state import LIVE, State
+from ..domain.text import read_uuid
+
+_SPANS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
+_LONGEST = 512
+_TAKEN = 128
+KNOWN = ("state", "queue", "name", "created", "before")
+_STATES = {"live": LIVE, "all": frozenset[State]()} | {state.value: frozenset({state}) for state in State}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A search: its qualifiers as they are written, what they mean, and what is wrong with others."""
+
+    terms: tuple[tuple[str, str], ...] = ()
+    states: frozenset[State] = frozenset()
+    name: str | None = None
+    queue: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    job_id: JobId | None = None
+    wrong: tuple[str, ...] = field(default=())
+
+    @property
+    def text(self) -> str:
+        """Give it as it is written in an address."""
+        return " ".join(f"{name}:{value}" for name, value in self.terms)
+
+    @property
+    def state(self) -> str:
+        """Give the tab it belongs to."""
+        return next((value for name, value in self.terms if name == "state"), "all")
+
+    @property
+    def is_everything(self) -> bool:
+        """Say whether it leaves nothing out."""
+        return not self.terms
+
+    @property
+    def words(self) -> str:
+        """Say it to people."""
+        return self.text or "every job"
+
+    def without(self, name: str) -> str:
+        """Give the search without one of its qualifiers."""
+        return " ".join(f"{term}:{value}" for term, value in self.terms if term != name)
+
+    def with_state(self, state: str) -> str:
+        """Give the same search over another state."""
+        rest = self.without("state")
+        return rest if state == "all" else f"state:{state} {rest}".strip()
+
+    def filter(self) -> JobFilter:
+        """Give it to the controls of bulk operations."""
+        return JobFilter(
+            states=self.states,
+            name=self.name,
+            queue=self.queue,
+            created_after=self.created_after,
+            created_before=self.created_before,
+        )
+
+
+def read_query(texts: Sequence[str], now: datetime) -> Asked:
+    """Read what was typed; `now` is what spans such as `created:24h` count back from."""
+    asked = Asked()
+    for word in " ".join(texts)[:_LONGEST].split():
+        asked = _with(asked, word, now)
+    return asked
+
+
+def _with(asked: Asked, word: str, now: datetime) -> Asked:
+    found = read_uuid(word)
+    if found is not None:
+        return replace(asked, job_id=JobId(found))
+    name, colon, value = word.partition(":")
+    if not colon:
+        return _wrong(asked, f"{word[:64]} says no field; write name:{word[:64]} for a job type")
+    if name not in KNOWN:
+        return _wrong(asked, f"{name[:32]}: is not a field. Known: {', '.join(KNOWN)}")
+    if not value or len(value) > _TAKEN:
+        return _wrong(asked, f"{name}: needs a value of at most {_TAKEN} characters")
+    return _meaning(replace(asked, terms=(*(term for term in asked.terms if term[0] != name), (name, value))), now)
+
+
+def _meaning(asked: Asked, now: datetime) -> Asked:
+    """Give what the last term means; one that means nothing is taken out again."""
+    name, value = asked.terms[-1]
+    match name:
+        case "state" if value in _STATES:
+            return replace(asked, states=_STATES[value])
+        case "name":
+            return replace(asked, name=value)
+        case "queue":
+            return replace(asked, queue=value)
+        case "created" | "before" if (at := _instant(value, now)) is not None:
+            return replace(asked, created_after=at) if name == "created" else replace(asked, created_before=at)
+        case _:
+            fit = ", ".join(_STATES) if name == "state" else "24h, 7d, or a time such as 2026-12-24T18:00Z"
+            return _wrong(replace(asked, terms=asked.terms[:-1]), f"{name}:{value[:32]} is not known; it takes {fit}")
+
+
+def _wrong(asked: Asked, why: str) -> Asked:
+    return replace(asked, wrong=(*asked.wrong, why))
+
+
+def _instant(text: str, now: datetime) -> datetime | None:
+    span = _SPAN.fullmatch(text)
+    if span is not None:
+        return now - int(span[1]) * _SPANS[span[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

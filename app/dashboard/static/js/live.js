@@ -1,0 +1,106 @@
+// Looks again when the stream says so, and changes regions in place. Rows are neither inserted nor moved under a reader:
+// new ones wait behind the live button, and one that no longer matches is greyed until then.
+
+const STORE = "outlast.paused";
+
+export function live(selection) {
+  const button = document.querySelector("[data-do=live]");
+  if (!button || !document.body.hasAttribute("hx-sse:connect")) return;
+  button.hidden = false;
+  let paused = sessionStorage.getItem(STORE) === location.pathname;
+  let waiting = 0;
+  let etag = "";
+  let busy = false;
+  let lost = false;
+
+  const say = () => {
+    const state = lost ? "lost" : paused || selection.count() ? "paused" : "on";
+    const news = waiting ? `, ${waiting} change${waiting === 1 ? "" : "s"}` : "";
+    button.dataset.live = state;
+    button.textContent = { lost: "Reconnecting", paused: "Paused", on: "Live" }[state] + (lost ? "" : news);
+    button.title = state === "on" ? "Live. Press r to pause" : "Press r to resume";
+  };
+
+  const read = async (all) => {
+    if (busy || document.hidden) return;
+    busy = true;
+    try {
+      const headers = { "HX-Request": "true" };
+      if (etag && !all) headers["If-None-Match"] = etag;
+      const answer = await fetch(location.href, { headers, credentials: "same-origin" });
+      if (answer.status === 200) {
+        etag = answer.headers.get("etag") ?? "";
+        await apply(new DOMParser().parseFromString(await answer.text(), "text/html"), all);
+      }
+    } catch {
+      lost = true;
+    } finally {
+      busy = false;
+      say();
+    }
+  };
+
+  const apply = async (fresh, all) => {
+    waiting = 0;
+    for (const region of document.querySelectorAll("[data-region]")) {
+      const next = fresh.getElementById(region.id);
+      if (!next) continue;
+      if (region.dataset.region === "rows" && !all) keepRows(region, next);
+      if (region.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]),textarea,select")) continue;
+      if (!region.isEqualNode(next)) await htmx.swap({ sourceElement: region, target: region, text: next.outerHTML, swap: "outerMorph" });
+    }
+  };
+
+  // Makes the new table one with the rows of the old in their order.
+  const keepRows = (region, next) => {
+    const body = next.querySelector("tbody");
+    const old = region.querySelector("tbody");
+    if (!body || !old) return;
+    const found = new Map([...body.rows].map((row) => [row.id, row]));
+    const kept = [...old.rows].map((row) => {
+      const now = found.get(row.id);
+      found.delete(row.id);
+      const shown = now ?? row.cloneNode(true);
+      shown.classList.toggle("over", !now);
+      if (now && row.dataset.v !== now.dataset.v) shown.classList.add("fresh");
+      if (!now) waiting += 1;
+      const box = row.querySelector("input[name=id]");
+      if (box?.checked) shown.querySelector("input[name=id]")?.setAttribute("checked", "");
+      return shown;
+    });
+    waiting += found.size;
+    body.replaceChildren(...kept);
+  };
+
+  const toggle = () => {
+    if (waiting && !selection.count()) {
+      waiting = 0;
+      paused = false;
+      read(true);
+    } else {
+      paused = !paused;
+      if (!paused) read(false);
+    }
+    sessionStorage.setItem(STORE, paused ? location.pathname : "");
+    say();
+  };
+
+  const look = () => {
+    if (paused || selection.count()) say();
+    else read(false);
+  };
+  document.body.addEventListener("jobs-changed", look);
+  document.body.addEventListener("job-changed", look);
+  document.body.addEventListener("htmx:sse:after:connection", () => { lost = false; say(); });
+  document.body.addEventListener("htmx:sse:error", () => { lost = true; say(); });
+  document.addEventListener("htmx:before:morph:node", (event) => {
+    const { oldNode, newNode } = event.detail;
+    if (oldNode instanceof HTMLDetailsElement) newNode.open = oldNode.open;
+    if (oldNode instanceof Element && oldNode.classList.contains("cur")) newNode.classList?.add("cur");
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+  document.addEventListener("outlast:picked", say);
+  document.addEventListener("outlast:pause", toggle);
+  button.addEventListener("click", toggle);
+  say();
+}

@@ -1,0 +1,62 @@
+// Selected rows: how many, a range with shift, the whole page, and the bar that acts on them.
+
+export function pick() {
+  const form = document.getElementById("select");
+  const nothing = { count: () => 0, page: () => {}, clear: () => {} };
+  if (!form) return nothing;
+  const bar = form.querySelector(".bulk");
+  const note = document.getElementById("pickbar");
+  if (!bar) return nothing;
+  const boxes = () => [...form.querySelectorAll("input[name=id]")];
+  const matching = document.getElementById("matching");
+  let last = null;
+
+  const count = () => boxes().filter((box) => box.checked).length;
+  const show = () => {
+    const picked = count();
+    const all = matching?.checked;
+    bar.hidden = !picked && !all;
+    bar.querySelector("[data-count]").textContent = all ? "All matching" : `${picked} selected`;
+    if (note) {
+      note.hidden = bar.hidden;
+      note.querySelector("[data-picked]").textContent = picked === boxes().length ? `All ${picked} on this page are selected.` : `${picked} selected.`;
+    }
+    for (const box of boxes()) box.closest("tr").setAttribute("aria-selected", box.checked ? "true" : "false");
+    const page = document.getElementById("pick-page");
+    if (page) {
+      page.hidden = false;
+      page.checked = picked > 0 && picked === boxes().length;
+      page.indeterminate = picked > 0 && !page.checked;
+    }
+    document.dispatchEvent(new Event("outlast:picked"));
+  };
+  const set = (on) => {
+    for (const box of boxes()) box.checked = on;
+    if (!on && matching) matching.checked = false;
+    show();
+  };
+
+  form.addEventListener("click", (event) => {
+    const box = event.target.closest("input[name=id]");
+    if (!box) return;
+    const all = boxes();
+    if (event.shiftKey && last && all.includes(last)) {
+      const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
+      for (const each of all.slice(from, to + 1)) each.checked = box.checked;
+    }
+    last = box;
+  });
+  form.addEventListener("change", (event) => {
+    if (event.target.id === "pick-page") set(event.target.checked);
+    else show();
+  });
+  const clear = bar.querySelector("[data-do=clear]");
+  clear.hidden = false;
+  clear.addEventListener("click", () => set(false));
+  show();
+  return {
+    count: () => count() + (matching?.checked ? 1 : 0),
+    page: () => (count() === boxes().length && matching ? (matching.click()) : set(true)),
+    clear: () => set(false),
+  };
+}

@@ -1,0 +1,54 @@
+// Copying and wrapping code, saying a mark of the timeline in its line, and a message that goes by itself.
+
+export function tools() {
+  const offer = () => {
+    for (const button of document.querySelectorAll(".codebar [data-do]")) button.hidden = false;
+  };
+  offer();
+  document.addEventListener("htmx:after:swap", offer);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-do=copy],[data-do=wrap]");
+    if (!button) return;
+    const code = button.closest(".code").querySelector("pre");
+    if (button.dataset.do === "wrap") code.classList.toggle("wrap");
+    else copy(code.textContent, button);
+  });
+  const tell = (event) => {
+    const title = event.target.closest?.(".wf a")?.querySelector("title");
+    const line = document.getElementById("readout");
+    if (title && line) line.textContent = title.textContent;
+  };
+  document.addEventListener("focusin", tell);
+  document.addEventListener("pointerover", tell);
+  const toast = document.querySelector(".toast");
+  if (toast) leave(toast);
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea"); // plain http has no clipboard
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  button.lastChild.textContent = "Copied";
+  setTimeout(() => { button.lastChild.textContent = "Copy"; }, 2000);
+}
+
+function leave(toast) {
+  let left = 6;
+  const tick = setInterval(() => {
+    if (toast.matches(":hover,:focus-within")) return;
+    left -= 1;
+    if (left > 0) return;
+    clearInterval(tick);
+    toast.remove();
+  }, 1000);
+  const address = new URL(location.href);
+  address.searchParams.delete("done");
+  history.replaceState(null, "", address);
+}
