@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from .pages import bulk, entry, job, job_actions, jobs, overview
+from .pages import bulk, dead, entry, job, job_actions, jobs, overview, workers
 from .services import DashboardServices
 from .site import OPEN, At, Site
 from .stream import Streams, stream_page
@@ -16,6 +16,10 @@ PLACES: tuple[At, ...] = (
     At(path="/logout", page=entry.logout, needs=READ, acts=True),
     At(path="/theme", page=entry.theme, needs=READ, acts=True),
     At(path="/", page=overview.page, needs=READ),
+    At(path="/workers", page=workers.page, needs=READ),
+    At(path="/workers/{worker_id}/drain", page=workers.drain, needs=OPERATE, acts=True),
+    At(path="/dead", page=dead.page, needs=READ),
+    At(path="/dead/purge", page=dead.purge, needs=OPERATE, acts=True),
     At(path="/jobs", page=jobs.page, needs=READ),
     At(path="/bulk", page=bulk.page, needs=READ),
     At(path="/bulk", page=bulk.make, needs=OPERATE, acts=True),

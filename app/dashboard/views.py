@@ -49,7 +49,7 @@ class Views:
                 "sentence",
             )
         }
-        self._env.filters |= {"plain": plain, "source": source}
+        self._env.filters |= {"plain": plain, "source": source, "ident": id}
         self._env.globals |= {"static": f"static/{assets.digest}", **facts}
 
     def render(self, template: str, context: Mapping[str, object]) -> str:

@@ -1,12 +1,82 @@
-"""The first page: what is wrong and where, how much is where, who works."""
+"""The first page: the verdict and its reasons, how much is where, which queues need a look, who works, what is next."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
+from ...control.render import Document
+from ...domain.snapshot import QueueView, Stats
+from ...domain.state import LIVE, State
+from ..health import MOST_SHOWN, health_of
+from ..panels import panel_of
 from ..visit import Visit
+
+_TILES = (State.READY, State.RUNNING, State.DELAYED, State.SUSPENDED, State.HELD, State.DEAD, State.DONE)
+_COUNTED_ENDED = 10_000
+_QUEUES = 8
+_GROUPS = 5
+_FIRES = 5
 
 
 async def page(visit: Visit) -> Response:
     """Give the overview."""
-    return visit.page("overview.html", title="Overview", at="overview")
+    services = visit.services
+    stats = await services.overview.stats()
+    workers = await services.fleet.workers()
+    dead = await panel_of(services.purge.dead_letters(tenant=visit.tenant))
+    live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
+    health = health_of(stats, workers, dead.value or (), visit.now)
+    types = await services.catalogue.all()
+    return visit.page(
+        "overview.html",
+        title="Overview",
+        at="overview",
+        health=health,
+        health_most=MOST_SHOWN,
+        tiles=_tiles(stats, capacity=sum(worker.concurrency for worker in live)),
+        is_empty=not any(stats.by_state.values()),
+        queues=sorted(stats.queues, key=_harm, reverse=True)[:_QUEUES],
+        queues_all=len(stats.queues),
+        groups=sorted(dead.value or (), key=lambda group: group.count, reverse=True)[:_GROUPS],
+        live=live,
+        draining=[worker for worker in live if worker.drain_phase],
+        running=sum(worker.running for worker in live),
+        capacity=sum(worker.concurrency for worker in live),
+        types=[each.name for each in types],
+        fires=await panel_of(_fires(visit)),
+        outbox=await panel_of(services.outbox.view(1, tenant=visit.tenant)),
+    )
+
+
+def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
+    """Give state, figure, whether it is capped, and a line of context."""
+    oldest = max((queue.oldest_ready_seconds or 0 for queue in stats.queues), default=0)
+    context = {
+        State.READY: f"oldest {round(oldest)} s" if oldest else "none waits",
+        State.RUNNING: f"capacity {capacity:,}",
+        State.DELAYED: "due later, or retries",
+        State.SUSPENDED: "wait by design",
+        State.HELD: "need a person",
+        State.DEAD: "budget spent",
+        State.DONE: "kept for a while",
+    }
+    tiles = []
+    for state in _TILES:
+        count = stats.by_state.get(state, 0)
+        is_capped = state not in LIVE and count >= _COUNTED_ENDED
+        tiles.append((state.value, count, is_capped, context[state]))
+    return tiles
+
+
+def _harm(queue: QueueView) -> tuple[bool, float, int]:
+    return queue.paused_at is not None, queue.oldest_ready_seconds or 0.0, queue.depth.get(State.READY, 0)
+
+
+async def _fires(visit: Visit) -> list[tuple[str, Document]]:
+    """Give the next fires over all schedules, the soonest first."""
+    found = []
+    for schedule in await visit.services.schedules.list(with_payload=False):
+        following = schedule["next_fires"]
+        assert isinstance(following, list)  # noqa: S101 - a document of ours
+        found += [(str(schedule["name"]), fire) for fire in following[:1]]
+    return sorted(found, key=lambda entry: entry[1]["at"])[:_FIRES]
