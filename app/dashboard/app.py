@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from .pages import bulk, dead, entry, job, job_actions, jobs, overview, workers
+from .pages import (
+    audit,
+    bulk,
+    dead,
+    entry,
+    events,
+    job,
+    job_actions,
+    job_types,
+    jobs,
+    outbox,
+    overview,
+    queues,
+    schedules,
+    system,
+    workers,
+)
 from .services import DashboardServices
 from .site import OPEN, At, Site
 from .stream import Streams, stream_page
@@ -16,6 +32,26 @@ PLACES: tuple[At, ...] = (
     At(path="/logout", page=entry.logout, needs=READ, acts=True),
     At(path="/theme", page=entry.theme, needs=READ, acts=True),
     At(path="/", page=overview.page, needs=READ),
+    At(path="/queues", page=queues.page, needs=READ),
+    At(path="/queues/{queue}", page=queues.one, needs=READ),
+    At(path="/queues/{queue}/pause", page=queues.pause, needs=OPERATE, acts=True),
+    At(path="/queues/{queue}/resume", page=queues.resume, needs=OPERATE, acts=True),
+    At(path="/queues/{queue}/limit", page=queues.limit, needs=OPERATE, acts=True),
+    At(path="/schedules", page=schedules.page, needs=READ),
+    At(path="/schedules/{name}", page=schedules.one, needs=READ),
+    At(path="/schedules/{name}/fire", page=schedules.fire, needs=OPERATE, acts=True),
+    At(path="/schedules/{name}/pause", page=schedules.pause, needs=OPERATE, acts=True),
+    At(path="/schedules/{name}/resume", page=schedules.resume, needs=OPERATE, acts=True),
+    At(path="/outbox", page=outbox.page, needs=READ),
+    At(path="/outbox/replay", page=outbox.replay, needs=OPERATE, acts=True),
+    At(path="/types", page=job_types.page, needs=READ),
+    At(path="/types/{name}", page=job_types.one, needs=READ),
+    At(path="/types/{name}/enqueue", page=job_types.enqueue, needs=WRITE, acts=True),
+    At(path="/events", page=events.page, needs=READ),
+    At(path="/events", page=events.emit, needs=WRITE, acts=True),
+    At(path="/audit", page=audit.page, needs=OPERATE),
+    At(path="/system", page=system.page, needs=OPERATE),
+    At(path="/system/raw", page=system.raw, needs=OPERATE),
     At(path="/workers", page=workers.page, needs=READ),
     At(path="/workers/{worker_id}/drain", page=workers.drain, needs=OPERATE, acts=True),
     At(path="/dead", page=dead.page, needs=READ),
