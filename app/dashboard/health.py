@@ -84,7 +84,7 @@ def _failing(dead: Sequence[DeadGroup], now: datetime) -> Iterator[Why]:
             yield Why(
                 state="failing",
                 subject=group.name,
-                text=f"{group.count:,} dead letters by {error}, the last {ago(group.last_at, now)}.",
+                text=f"{group.count:,} died of {error}, the last {ago(group.last_at, now)}.",
                 path="/dead",
                 door="Dead letters",
                 q=f"name:{group.name}",
