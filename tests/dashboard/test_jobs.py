@@ -40,8 +40,10 @@ async def test_the_list_has_every_job_with_its_state_in_its_row(visitor: Visitor
 
 @pytest.mark.parametrize(
     ("q", "is_found"),
-    [("", True), ("state:delayed", True), ("state:dead", False), ("state:live", True), (f"queue:{QUEUE}", True)]
-    + [("queue:other", False), (f"name:{NAME}", True), ("created:1h", True), ("before:1h", False)],
+    [
+        *[("", True), ("state:delayed", True), ("state:dead", False), ("state:live", True), (f"queue:{QUEUE}", True)],
+        *[("queue:other", False), (f"name:{NAME}", True), ("created:1h", True), ("before:1h", False)],
+    ],
 )
 async def test_a_search_is_in_the_address(visitor: Visitor, q: str, is_found: bool) -> None:
     job = await visitor.api.post(delay_ms=60_000)
@@ -51,7 +53,9 @@ async def test_a_search_is_in_the_address(visitor: Visitor, q: str, is_found: bo
         assert f'aria-label="Remove {term}"' in page
 
 
-@pytest.mark.parametrize("q", ["colour:red", "state:sleepy", "created:yesterday", "naked", "queue:", "name:" + "x" * 200])
+@pytest.mark.parametrize(
+    "q", ["colour:red", "state:sleepy", "created:yesterday", "naked", "queue:", "name:" + "x" * 200]
+)
 async def test_a_wrong_qualifier_is_explained_and_not_dropped(visitor: Visitor, q: str) -> None:
     page = await visitor.see(f"/jobs?q={q}")
     assert 'role="alert"' in page

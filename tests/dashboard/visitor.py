@@ -34,8 +34,14 @@ class Visitor:
 
     @asynccontextmanager
     async def there(self) -> AsyncIterator[Visitor]:
+        async with self.beside(), self.api.up():
+            yield self
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[Visitor]:
+        """Be there, with an application that something else brings up."""
         await self.env.driver.publish_job_types([job_type()])
-        async with self.browser, self.api.up():
+        async with self.browser:
             yield self
 
     async def get(self, path: str, **headers: str) -> httpx.Response:

@@ -1,0 +1,64 @@
+"""Every page in a real browser: nothing complained of, nothing sideways on a phone, nothing that keeps people out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.browser.sight import PHONE, WIDE, Sight
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+
+async def test_no_page_has_an_error_or_breaks_the_policy(sight: Sight) -> None:
+    for path in sight.paths():
+        async with sight.page(path) as page:
+            await page.wait_for_timeout(50)
+        found = [each for each in sight.complaints if "404" not in each or path != "/nothing"]
+        assert found == [], path
+        sight.complaints.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_no_page_keeps_people_out(sight: Sight, scheme: Literal["light", "dark"]) -> None:
+    found = {}
+    for number, path in enumerate(sight.paths()):
+        async with sight.page(path, scheme=scheme) as page:
+            barriers = await sight.barriers(page)
+            await sight.keep(page, f"{scheme}-{number:02d}")
+        if barriers:
+            found[path] = barriers
+    assert found == {}
+
+
+async def test_no_page_is_wider_than_a_phone(sight: Sight) -> None:
+    wide = {}
+    for number, path in enumerate(sight.paths()):
+        async with sight.page(path, size=PHONE) as page:
+            width = await page.evaluate("document.documentElement.scrollWidth")
+            await sight.keep(page, f"phone-{number:02d}")
+        if width > PHONE["width"]:
+            wide[path] = width
+    assert wide == {}
+
+
+async def test_pages_read_without_a_script(sight: Sight) -> None:
+    async with sight.page("/jobs", scripts=False) as page:
+        assert await page.locator(".rows tbody tr").count() == len(sight.ids)
+        await page.locator(f"#job-{sight.ids['ready']} input").check()
+        await page.get_by_role("button", name="Cancel…").click()
+        await page.get_by_label("Type 1 to go on").fill("1")
+        await page.get_by_role("button", name="Cancel 1 jobs").click()
+        assert await page.locator("h1").inner_text() == "Cancel 1 jobs"
+
+
+async def test_a_theme_is_there_from_the_first_byte(sight: Sight) -> None:
+    async with sight.page("/", size=WIDE) as page:
+        await page.keyboard.press("t")
+        await page.wait_for_selector("html[data-theme=light]")
+        await page.keyboard.press("t")
+        await page.wait_for_selector("html[data-theme=dark]")
+        colour = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert colour == "rgb(18, 19, 20)"
+    assert sight.complaints == []
