@@ -59,6 +59,29 @@ class Sight:
         scripts: bool = True,
     ) -> AsyncIterator[Page]:
         """Open a page of the dashboard."""
+        async with self._opened(size=size, scheme=scheme, scripts=scripts) as page:
+            await self._go(page, path)
+            yield page
+            if scripts:
+                self.complaints += await page.evaluate("window.violations ?? []")
+
+    async def tour(
+        self, *, size: dict[str, int] = WIDE, scheme: Literal["light", "dark"] = "light"
+    ) -> AsyncIterator[tuple[str, Page]]:
+        """Open every page, one after the other in one window."""
+        async with self._opened(size=size, scheme=scheme, scripts=True) as page:
+            for path in self.paths():
+                await self._go(page, path)
+                yield path, page
+                self.complaints += await page.evaluate("window.violations ?? []")
+
+    async def _go(self, page: Page, path: str) -> None:
+        await page.goto(f"{self._address}/ui{path}", wait_until="load")
+
+    @asynccontextmanager
+    async def _opened(
+        self, *, size: dict[str, int], scheme: Literal["light", "dark"], scripts: bool
+    ) -> AsyncIterator[Page]:
         context = await self._browser.new_context(
             viewport=size,  # type: ignore[arg-type]  # a TypedDict of the same
             color_scheme=scheme,
@@ -69,10 +92,7 @@ class Sight:
         page.on("pageerror", lambda error: self._note("error", str(error)))
         page.on("dialog", lambda dialog: self._note("error", f"a dialog: {dialog.message}"))
         await page.add_init_script(_NOTE_VIOLATIONS)
-        await page.goto(f"{self._address}/ui{path}", wait_until="load")
         yield page
-        if scripts:
-            self.complaints += await page.evaluate("window.violations ?? []")
         await context.close()
 
     def paths(self) -> list[str]:
@@ -90,8 +110,8 @@ class Sight:
         return found
 
     async def keep(self, page: Page, name: str) -> None:
-        """Keep a picture where OUTLAST_PICTURES says, to look at."""
-        folder = os.environ.get("OUTLAST_PICTURES")
+        """Keep a picture where PICTURES says, to look at."""
+        folder = os.environ.get("PICTURES")
         if folder:
             await page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
