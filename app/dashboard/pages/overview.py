@@ -7,7 +7,7 @@ from starlette.responses import Response
 from ...control.render import Document
 from ...domain.snapshot import QueueView, Stats
 from ...domain.state import LIVE, State
-from ..health import MOST_SHOWN, health_of
+from ..health import LONGEST_READY, MOST_SHOWN, health_of
 from ..panels import panel_of
 from ..visit import Visit
 
@@ -42,6 +42,7 @@ async def page(visit: Visit) -> Response:
         draining=[worker for worker in live if worker.drain_phase],
         running=sum(worker.running for worker in live),
         capacity=sum(worker.concurrency for worker in live),
+        series=_series(visit),
         types=[each.name for each in types],
         fires=await panel_of(_fires(visit)),
         outbox=await panel_of(services.outbox.view(1, tenant=visit.tenant)),
@@ -66,6 +67,18 @@ def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
         is_capped = state not in LIVE and count >= _COUNTED_ENDED
         tiles.append((state.value, count, is_capped, context[state]))
     return tiles
+
+
+def _series(visit: Visit) -> dict[str, object]:
+    """Give what was counted in the last hour, for two charts on one axis of time."""
+    now, history = visit.now.timestamp(), visit.services.overview.history()
+    return {
+        "at": [round(now - sample.ago_seconds) for sample in history],
+        "oldest": [round(sample.oldest_ready_seconds, 1) for sample in history],
+        "ready": [sample.ready for sample in history],
+        "running": [sample.running for sample in history],
+        "limit": LONGEST_READY.total_seconds(),
+    }
 
 
 def _harm(queue: QueueView) -> tuple[bool, float, int]:

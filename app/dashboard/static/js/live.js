@@ -45,6 +45,12 @@ export function live(selection) {
     for (const region of document.querySelectorAll("[data-region]")) {
       const next = fresh.getElementById(region.id);
       if (!next) continue;
+      if (region.dataset.region === "series") {
+        region.dataset.series = next.dataset.series;
+        for (const [at, figure] of region.querySelectorAll(".key b").entries()) figure.textContent = next.querySelectorAll(".key b")[at]?.textContent;
+        document.dispatchEvent(new Event("outlast:series"));
+        continue;
+      }
       if (region.dataset.region === "rows" && !all) keepRows(region, next);
       if (region.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]),textarea,select")) continue;
       if (!region.isEqualNode(next)) await htmx.swap({ sourceElement: region, target: region, text: next.outerHTML, swap: "outerMorph" });

@@ -1,10 +1,12 @@
 // What a page gains with a script: it is live, has keys, and shows what is selected. Without one it reads and acts.
+import { charts } from "./charts.js";
 import { keys } from "./keys.js";
 import { live } from "./live.js";
 import { pick } from "./pick.js";
 import { tools } from "./tools.js";
 
 tools();
+charts();
 const selection = pick();
 live(selection);
 keys(selection);
