@@ -1,6 +1,7 @@
 // The two charts of the overview, on one axis of time. Colours are those of the legend; gaps stay gaps.
 
 const HEIGHT = 150;
+const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
 
 export function charts() {
   const region = document.getElementById("charts");
@@ -38,7 +39,7 @@ export function charts() {
           legend: { show: false },
           cursor: { sync: { key: "overview" }, drag: { x: false, y: false } },
           scales: { y: { range: (_, low, high) => [0, Math.max(1, high ?? 1)] } },
-          axes: [axis, { ...axis, size: 44 }],
+          axes: [{ ...axis, space: 90, values: (_, marks) => marks.map(clock) }, { ...axis, size: 44 }],
           series: [{}, ...series],
         },
         [data.at, ...values],
