@@ -46,7 +46,6 @@ from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown
 from .scheduler.scheduler import Scheduler
 from .settings import Settings, address_of
-from .site import build_dashboard
 from .worker.containment import contain_tasks
 from .worker.worker import Worker
 
@@ -198,6 +197,7 @@ class Process:
         from .http.app import create_app  # noqa: PLC0415
         from .http.role import ApiRole  # noqa: PLC0415
         from .http.server import HttpServer  # noqa: PLC0415
+        from .site import build_dashboard  # noqa: PLC0415
 
         services = build_services(
             self._settings,

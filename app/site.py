@@ -6,10 +6,10 @@ from starlette.types import ASGIApp
 
 from .control.overview import OverviewControl
 from .dashboard.app import create_dashboard
+from .dashboard.door import Door
 from .dashboard.services import DashboardServices
 from .drivers.protocol import JobDriver
 from .http.auth import read_key_file
-from .http.door import Door
 from .http.problems import status_of
 from .http.services import HttpServices
 from .jobs.admission import wall_clock

@@ -87,6 +87,17 @@ class Guard:
         self._used.add(taken.key_id)
         return known.identity
 
+    async def find(self, key_id: str) -> Identity | None:
+        """Give the caller of a key in force by its id, for one who has shown the key before; None for one that is not.
+
+        Raises:
+            DriverUnavailable: whether it is, is not known.
+        """
+        if self._bootstrap is not None and key_id == BOOTSTRAP_IDENTITY.key_id:
+            return BOOTSTRAP_IDENTITY
+        known = None if self._ring is None else await self._ring.find(KeyId(key_id))
+        return None if known is None else known.identity
+
     async def holds(self, identity: Identity) -> bool:
         """Say whether a caller that came in may stay: its key is in force still, and what it was.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from ..control.audit import AuditControl
 from ..control.bulk import BulkControl
@@ -27,47 +26,7 @@ from ..control.runs import RunControl
 from ..control.schedules import ScheduleControl
 from ..domain.errors import OutlastError
 from ..observability.telemetry import Telemetry
-
-
-class Visitor(Protocol):
-    """Who looks at a page. `tenant` is the one it may act for, None for all of them."""
-
-    @property
-    def name(self) -> str:
-        """Give the name that the audit knows it by."""
-        ...
-
-    @property
-    def tenant(self) -> str | None:
-        """Give its tenant."""
-        ...
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """Give what it may do, in the words of the API's scopes."""
-        ...
-
-
-class Door(Protocol):
-    """Lets visitors in. A handle names a key to the door alone, without being one; cookies carry it, signed."""
-
-    @property
-    def is_open(self) -> bool:
-        """Say whether everybody who can connect may do everything."""
-        ...
-
-    @property
-    def secret(self) -> bytes:
-        """Give what cookies and forms are signed with; the same in every process of the service."""
-        ...
-
-    async def enter(self, key: str) -> str:
-        """Give the handle of a key. Raises `UNAUTHENTICATED`."""
-        ...
-
-    async def known(self, handle: str) -> Visitor:
-        """Give who is behind a handle now. Raises `UNAUTHENTICATED` once its key is no longer good."""
-        ...
+from .door import Door
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,9 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..domain.api_key import Identity
 from ..domain.errors import Forbidden, Unauthenticated
-from .services import Door, Visitor
+from .door import Door
 
 # Browsers keep such a cookie to the host it came from, and send it over TLS or to localhost alone.
 COOKIE = "__Host-outlast"
@@ -30,7 +31,7 @@ _EVERYBODY = "everybody"
 class Known:
     """A visitor who has been let in, and the token of its forms."""
 
-    visitor: Visitor
+    visitor: Identity
     token: str
 
 

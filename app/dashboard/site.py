@@ -14,8 +14,10 @@ from urllib.parse import urlencode
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
 
+from ..domain.api_key import Scope
 from ..domain.errors import Internal, NotFound, NotImplementedYet, OutlastError, Unauthenticated
 from .assets import Assets
 from .headers import PAGE_HEADERS
@@ -26,17 +28,21 @@ from .visit import Visit
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Visit], Awaitable[Response]]
-OPEN = ""  # the scope of a page that strangers may see
+OPEN = None  # what a page needs that strangers may see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """Where a page is, what it needs; one that `acts` is sent a form."""
+    """Where a page is, what it needs; one that `acts` is sent a form.
+
+    `about` names what is no matter of one queue alone, and so is kept from keys that are bound to queues.
+    """
 
     path: str
     page: Page
-    needs: str
+    needs: Scope | None
     acts: bool = False
+    about: str | None = None
 
 
 class Site:
@@ -69,10 +75,12 @@ class Site:
 
     def _serving(self, at: At) -> Endpoint:
         async def serve(request: Request) -> Response:
-            if at.needs == OPEN:
+            if at.needs is OPEN:
                 return await at.page(self._visit(request, None))
             visit = self._visit(request, await self._sessions.of(request))
             visit.need(at.needs)
+            if at.about is not None:
+                visit.seen.visitor.check_every_queue(at.about)
             return await at.page(visit)
 
         return serve
@@ -126,7 +134,7 @@ class _WithHeaders:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message.get("headers", [])}

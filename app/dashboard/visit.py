@@ -15,8 +15,9 @@ from urllib.parse import parse_qsl, quote, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from ..domain.api_key import Scope
 from ..domain.audit import Acting
-from ..domain.errors import Forbidden, PayloadTooLarge, RequestInvalid
+from ..domain.errors import PayloadTooLarge, RequestInvalid
 from .services import DashboardServices
 from .session import Known, Sessions, check_origin
 from .views import Views
@@ -30,7 +31,7 @@ _LONGEST_REASON = 1_000
 THEME_COOKIE = "outlast-theme"
 THEMES = ("auto", "light", "dark")
 
-READ, PAYLOADS, WRITE, OPERATE, ADMIN = "jobs:read", "payload:read", "jobs:write", "operate", "admin"
+READ, PAYLOADS, WRITE, OPERATE = Scope.JOBS_READ, Scope.PAYLOAD_READ, Scope.JOBS_WRITE, Scope.OPERATE
 
 
 class Form(dict[str, list[str]]):
@@ -92,15 +93,13 @@ class Visit:
         """Say whether a script asks for a part of a page that is there already."""
         return "hx-request" in self.request.headers
 
-    def may(self, scope: str) -> bool:
+    def may(self, scope: Scope) -> bool:
         """Say whether the visitor holds a scope."""
-        return self.known is not None and scope in self.known.visitor.scopes
+        return self.known is not None and self.known.visitor.may(scope)
 
-    def need(self, scope: str) -> None:
-        """Raise `FORBIDDEN` unless the visitor holds a scope."""
-        if not self.may(scope):
-            name = self.seen.visitor.name
-            raise Forbidden(f"the key {name!r} lacks the scope {scope}", fix="sign in with a key that has the scope")
+    def need(self, *scopes: Scope) -> None:
+        """Raise `FORBIDDEN` unless the visitor holds every scope."""
+        self.seen.visitor.check(*scopes)
 
     def acting(self, form: Form) -> Acting:
         """Give who acts, and the reason given in a form."""

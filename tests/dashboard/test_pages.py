@@ -7,9 +7,9 @@ import re
 import pytest
 
 from app.dashboard.app import PLACES
+from app.domain.api_key import Identity, Scope
 from app.domain.outcome import DeadLettered
 from app.domain.state import DeadReason
-from app.http.auth import Identity, Scope
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
 from tests.support.drivers import NAME, QUEUE
@@ -153,16 +153,14 @@ async def test_a_payload_that_does_not_fit_comes_back_with_its_form(visitor: Vis
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{'POST' if place.acts else 'GET'} {place.path}")
-async def test_a_scope_that_is_missing_is_a_refusal(
-    visitor: Visitor, monkeypatch: pytest.MonkeyPatch, place: object
-) -> None:
+async def test_a_scope_that_is_missing_is_a_refusal(visitor: Visitor, place: object) -> None:
     assert isinstance(place, type(PLACES[0]))
     token = await visitor.token()
-    scopes = frozenset({Scope.JOBS_READ}) if place.needs != Scope.JOBS_READ else frozenset[Scope]()
+    scopes = frozenset(Scope) - {place.needs}
     limited = Identity(name="limited", tenant="default", scopes=scopes)
-    monkeypatch.setattr(visitor.api.services.auth, "authenticate", lambda _headers: limited)
+    visitor.api.act_as(limited)
     path = "/ui" + re.sub(r"{\w+}", "x", place.path)
-    if place.needs == "":
+    if place.needs is None:
         return
     if place.acts:
         response = await visitor.browser.post(path, data={"token": token})
@@ -172,24 +170,43 @@ async def test_a_scope_that_is_missing_is_a_refusal(
     assert "lacks the scope" in response.text
 
 
-async def test_a_reader_sees_no_action_and_no_payload(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_sees_no_action_and_no_payload(visitor: Visitor) -> None:
     job = await visitor.api.post(payload={"secret": "swordfish"})
     limited = Identity(name="limited", tenant="default", scopes=frozenset({Scope.JOBS_READ}))
-    monkeypatch.setattr(visitor.api.services.auth, "authenticate", lambda _headers: limited)
+    visitor.api.act_as(limited)
     page = await visitor.see(f"/jobs/{job['id']}")
     assert "swordfish" not in page
     assert 'action="/ui/jobs/' not in page
     assert 'class="bulk"' not in await visitor.see("/jobs")
 
 
-async def test_another_tenants_job_reads_as_an_absent_one(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_tenants_job_reads_as_an_absent_one(visitor: Visitor) -> None:
     job = await visitor.api.post()
     absent = (await visitor.get("/jobs/01a20d87-0a2c-7ae8-b8a0-c0396c8e24a7")).text
     other = Identity(name="dev", tenant="other", scopes=frozenset(Scope))
-    monkeypatch.setattr(visitor.api.services.auth, "authenticate", lambda _headers: other)
+    visitor.api.act_as(other)
     response = await visitor.get(f"/jobs/{job['id']}")
     assert response.status_code == 404
     assert "there is no job" in absent
     assert f"there is no job {job['id']}" in response.text
     assert job["id"] not in await visitor.see("/jobs")
     assert (await visitor.send(f"/jobs/{job['id']}/cancel")).status_code == 404
+
+
+QUEUES = frozenset({"other"})
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place.acts], ids=lambda place: place.path)
+async def test_a_key_bound_to_other_queues_changes_nothing(visitor: Visitor, place: object) -> None:
+    assert isinstance(place, type(PLACES[0]))
+    if place.path in {"/login", "/logout", "/theme"}:
+        return
+    job, token = await visitor.api.post(), await visitor.token()
+    made = await visitor.send("/bulk", {"action": "retry", "id": job["id"]})
+    bulk_id = made.headers["location"].rpartition("/")[2]
+    names = {"job_id": job["id"], "queue": QUEUE, "name": NAME, "bulk_id": bulk_id, "worker_id": "1"}
+    bound = Identity(name="bound", tenant=None, scopes=frozenset(Scope), queues=QUEUES)
+    visitor.api.act_as(bound)
+    fields = {"token": token, "action": "cancel", "scope": "matching", "q": f"queue:{QUEUE}", "payload": "{}"}
+    response = await visitor.browser.post("/ui" + place.path.format(**names), data=fields)
+    assert response.status_code == 403, response.text[:400]

@@ -46,6 +46,7 @@ async def one(visit: Visit) -> Response:
 async def abort(visit: Visit) -> Response:
     """Stop an operation behind the batch at hand."""
     form, bulk_id = await visit.form(), _id_of(visit)
+    _check_queue(visit, (await visit.services.bulk.find(bulk_id, tenant=visit.tenant)).view.jobs.queue)
     await visit.services.bulk.abort(bulk_id, by=visit.acting(form), tenant=visit.tenant)
     return visit.go(f"/bulk/{bulk_id}", said="Aborted: what was done stays")
 
@@ -118,6 +119,7 @@ def _request(visit: Visit, form: Form, *, expects: bool = True) -> BulkRequest:
             created_after=jobs.created_after,
             created_before=jobs.created_before,
         )
+    _check_queue(visit, None if jobs is None else jobs.queue)
     return BulkRequest(
         action=action,
         by=visit.acting(form),
@@ -126,6 +128,14 @@ def _request(visit: Visit, form: Form, *, expects: bool = True) -> BulkRequest:
         tenant=visit.tenant,
         expected_count=form.number("expected") if expects else None,
     )
+
+
+def _check_queue(visit: Visit, queue: str | None) -> None:
+    """Refuse a visitor whose key is bound to queues, unless the jobs are all of one of them."""
+    if queue is None:
+        visit.seen.visitor.check_every_queue("this selection")
+    else:
+        visit.seen.visitor.check_queue(queue)
 
 
 def _ids(form: Form) -> list[JobId]:

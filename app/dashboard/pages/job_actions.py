@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from ...domain.edit import JobPatch
 from ...domain.errors import RequestInvalid
+from ...domain.job import JobId
 from ...domain.outcome import CancelVerdict
 from ...domain.step import RetryMode
 from ..visit import PAYLOADS, WRITE, Form, Visit
@@ -26,7 +27,7 @@ _CANCELLED = {
 
 async def cancel(visit: Visit) -> Response:
     """End the job for good."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     by = visit.acting(form)
     verdict, _ = await visit.services.jobs.cancel(
         job_id, reason=by.reason or f"cancelled by {by.actor}", tenant=visit.tenant, by=by
@@ -36,7 +37,7 @@ async def cancel(visit: Visit) -> Response:
 
 async def retry(visit: Visit) -> Response:
     """Make the job ready again: as it was recorded, from before a step, or anew."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     mode = RetryMode.FRESH if form.one("mode") == "fresh" else RetryMode.RESUME
     await visit.services.jobs.retry(
         job_id, mode=mode, from_step=form.one("from_step") or None, tenant=visit.tenant, by=visit.acting(form)
@@ -46,21 +47,21 @@ async def retry(visit: Visit) -> Response:
 
 async def release(visit: Visit) -> Response:
     """Make a held job ready, its run as it is."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     await visit.services.runs.release(job_id, tenant=visit.tenant, by=visit.acting(form))
     return visit.go(f"/jobs/{job_id}", said="Released: ready for code of any version")
 
 
 async def run_now(visit: Visit) -> Response:
     """Let a delayed job start, or end the sleeps of its run."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     verdict, _ = await visit.services.jobs.run_now(job_id, tenant=visit.tenant, by=visit.acting(form))
     return visit.go(f"/jobs/{job_id}", said=verdict.value.replace("_", " ").capitalize())
 
 
 async def edit(visit: Visit) -> Response:
     """Change priority or time of a job that waits, if it is still as it was shown."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     patch = JobPatch(priority=form.number("priority"), run_at=_instant(form, "run_at"))
     version = form.one("version")
     await visit.services.jobs.patch(
@@ -71,7 +72,7 @@ async def edit(visit: Visit) -> Response:
 
 async def delete(visit: Visit) -> Response:
     """Delete a job that has ended or is held."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     version = form.one("version")
     await visit.services.jobs.delete(
         job_id, versions=frozenset({version}) if version else None, tenant=visit.tenant, by=visit.acting(form)
@@ -81,7 +82,8 @@ async def delete(visit: Visit) -> Response:
 
 async def duplicate(visit: Visit) -> Response:
     """Enqueue the work again with the input as it was or as edited; the new job is linked to this one."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
+    visit.need(WRITE)
     payload = form.one("payload") or None
     if payload is not None:
         visit.need(PAYLOADS)
@@ -91,7 +93,7 @@ async def duplicate(visit: Visit) -> Response:
 
 async def fork(visit: Visit) -> Response:
     """Make a new job with this one's history up to a step."""
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     view = await visit.services.runs.fork(
         job_id, from_step=form.one("from_step") or None, tenant=visit.tenant, by=visit.acting(form)
     )
@@ -100,8 +102,7 @@ async def fork(visit: Visit) -> Response:
 
 async def send_event(visit: Visit) -> Response:
     """Emit an event, most likely the one that this job's run waits for."""
-    visit.need(WRITE)
-    form, job_id = await visit.form(), job_id_of(visit)
+    form, job_id = await _begun(visit)
     view = await visit.services.jobs.describe(job_id, tenant=visit.tenant)
     emitted = await visit.services.events.emit(
         form.one("name"),
@@ -111,6 +112,14 @@ async def send_event(visit: Visit) -> Response:
         by=visit.seen.visitor.name,
     )
     return visit.go(f"/jobs/{job_id}", said=f"Sent: it ended {emitted.matched} waits")
+
+
+async def _begun(visit: Visit) -> tuple[Form, JobId]:
+    """Give the form sent and the job it is about, if the visitor may act on its queue, which it never changes."""
+    form, job_id, visitor = await visit.form(), job_id_of(visit), visit.seen.visitor
+    if visitor.queues is not None:
+        visitor.check_queue((await visit.services.jobs.describe(job_id, tenant=visit.tenant)).queue)
+    return form, job_id
 
 
 def _instant(form: Form, name: str) -> datetime | None:

@@ -42,7 +42,9 @@ async def enqueue(visit: Visit) -> Response:
     form = await visit.form()
     published = await visit.services.catalogue.describe(visit.part("name"))
     try:
-        placed = await visit.services.jobs.enqueue(_request(visit, form, published.name), tenant=visit.tenant)
+        placed = await visit.services.jobs.enqueue(
+            _request(visit, form, published.name), tenant=visit.tenant, check_queue=visit.seen.visitor.check_queue
+        )
     except OutlastError as error:
         return await _shown(visit, published, form=form, error=error)
     said = "A job had this key already: this is it" if placed.answer.deduped else "Enqueued"

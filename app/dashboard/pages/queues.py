@@ -48,6 +48,7 @@ async def one(visit: Visit) -> Response:
 async def pause(visit: Visit) -> Response:
     """Stop claims from a queue, for some minutes or until somebody resumes it."""
     form, name = await visit.form(), visit.part("queue")
+    visit.seen.visitor.check_queue(name)
     by, minutes = visit.acting(form), form.number("minutes")
     if minutes is not None and not 0 < minutes <= _MOST_MINUTES:
         raise RequestInvalid(
@@ -61,6 +62,7 @@ async def pause(visit: Visit) -> Response:
 async def resume(visit: Visit) -> Response:
     """Let claims begin again."""
     form, name = await visit.form(), visit.part("queue")
+    visit.seen.visitor.check_queue(name)
     by = visit.acting(form)
     await visit.services.queues.resume(name, by=by.actor, reason=by.reason)
     return visit.go(f"/queues/{name}", said="Open: jobs are claimed again")
@@ -69,6 +71,7 @@ async def resume(visit: Visit) -> Response:
 async def limit(visit: Visit) -> Response:
     """Set how many jobs of a queue may run, and how many may wait; an empty field takes the limit away."""
     form, name = await visit.form(), visit.part("queue")
+    visit.seen.visitor.check_queue(name)
     by = visit.acting(form)
     change = QueueChange(concurrency=_setting(form, "concurrency"), max_depth=_setting(form, "max_depth"))
     await visit.services.queues.limit(name, change, by=by.actor, reason=by.reason)
