@@ -13,11 +13,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from ..domain.snapshot import Stats
+from ..domain.snapshot import DeadGroup, Stats
 from ..domain.state import State
 from ..drivers.protocol import JobDriver, Wake
 
 _KEPT_SECONDS = 2.0
+_GROUPED_SECONDS = 15.0
+_MOST_TENANTS = 100
 _SAMPLE_SECONDS = 10.0
 _SAMPLES = 360  # an hour
 
@@ -46,6 +48,7 @@ class OverviewControl:
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
         self._counted: tuple[float, Stats] | None = None
+        self._grouped: dict[str | None, tuple[float, tuple[DeadGroup, ...]]] = {}
         self._history: deque[tuple[float, Sample]] = deque(maxlen=_SAMPLES)
 
     async def stats(self) -> Stats:
@@ -56,6 +59,17 @@ class OverviewControl:
                 self._counted = (began, await self._driver.stats())
                 self._remember(*self._counted)
             return self._counted[1]
+
+    async def dead_letters(self, *, tenant: str | None) -> tuple[DeadGroup, ...]:
+        """Give the dead letters in groups, as they were up to a quarter of a minute ago: many are read for it."""
+        async with self._lock:
+            found = self._grouped.get(tenant)
+            if found is None or self._monotonic() - found[0] > _GROUPED_SECONDS:
+                began = self._monotonic()
+                if len(self._grouped) >= _MOST_TENANTS:
+                    self._grouped.clear()
+                found = self._grouped[tenant] = (began, await self._driver.dead_letters(tenant=tenant))
+            return found[1]
 
     def history(self) -> tuple[Sample, ...]:
         """Give what this process counted in the last hour, oldest first; where nobody asked there is a gap."""

@@ -23,7 +23,7 @@ async def page(visit: Visit) -> Response:
     services = visit.services
     stats = await services.overview.stats()
     workers = await services.fleet.workers()
-    dead = await panel_of(services.purge.dead_letters(tenant=visit.tenant))
+    dead = await panel_of(services.overview.dead_letters(tenant=visit.tenant))
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     health = health_of(stats, workers, dead.value or (), visit.now)
     types = await services.catalogue.all()

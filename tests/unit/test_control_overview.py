@@ -1,0 +1,61 @@
+"""What is remembered of counting a store: for a moment, for a quarter of a minute, for an hour."""
+
+from __future__ import annotations
+
+from app.control.overview import OverviewControl
+from app.domain.outcome import DeadLettered
+from app.domain.state import DeadReason, State
+from tests.http.api import failure
+from tests.support.drivers import memory_env, new_job
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_count_answers_for_two_seconds() -> None:
+    async with memory_env() as env:
+        clock = Clock()
+        overview = OverviewControl(env.driver, monotonic=clock)
+        assert (await overview.stats()).by_state.get(State.READY, 0) == 0
+        await env.driver.enqueue(new_job())
+        clock.now += 1.9
+        assert (await overview.stats()).by_state.get(State.READY, 0) == 0
+        clock.now += 0.2
+        assert (await overview.stats()).by_state[State.READY] == 1
+
+
+async def test_groups_of_dead_letters_answer_for_a_quarter_of_a_minute() -> None:
+    async with memory_env() as env:
+        clock = Clock()
+        overview = OverviewControl(env.driver, monotonic=clock)
+        assert await overview.dead_letters(tenant=None) == ()
+        await env.driver.enqueue(new_job())
+        claimed = await env.claim_one(await env.register())
+        await env.close_attempt(claimed.token, DeadLettered(error=failure(), reason=DeadReason.TERMINAL))
+        assert await overview.dead_letters(tenant=None) == ()
+        assert await overview.dead_letters(tenant="other") == ()
+        clock.now += 15.1
+        (group,) = await overview.dead_letters(tenant=None)
+        assert group.count == 1
+        assert await overview.dead_letters(tenant="other") == ()
+
+
+async def test_an_hour_is_remembered_where_somebody_asked() -> None:
+    async with memory_env() as env:
+        clock = Clock()
+        overview = OverviewControl(env.driver, monotonic=clock)
+        for _ in range(400):
+            await overview.stats()
+            clock.now += 10.0
+        history = overview.history()
+        assert len(history) == 360
+        assert [history[0].ago_seconds, history[-1].ago_seconds] == [3_600.0, 10.0]
+        clock.now += 1_800
+        assert len(overview.history()) == 180
