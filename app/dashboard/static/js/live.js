@@ -2,10 +2,13 @@
 // new ones wait behind the live button, and one that no longer matches is greyed until then.
 
 const STORE = "outlast.paused";
+const PATIENCE = 8000; // ms for an answer, and between two looks when the stream says nothing
+const within = (work, ms) => Promise.race([work, new Promise((done) => setTimeout(done, ms))]);
 
 export function live(selection) {
   const button = document.querySelector("[data-do=live]");
-  if (!button || !document.body.hasAttribute("hx-sse:connect")) return;
+  const stream = document.body.dataset.stream;
+  if (!button || !stream) return;
   button.hidden = false;
   let paused = sessionStorage.getItem(STORE) === location.pathname;
   let waiting = 0;
@@ -27,7 +30,7 @@ export function live(selection) {
     try {
       const headers = { "HX-Request": "true" };
       if (etag && !all) headers["If-None-Match"] = etag;
-      const answer = await fetch(location.href, { headers, credentials: "same-origin" });
+      const answer = await fetch(location.href, { headers, credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) });
       if (answer.status === 200) {
         etag = answer.headers.get("etag") ?? "";
         await apply(new DOMParser().parseFromString(await answer.text(), "text/html"), all);
@@ -53,7 +56,7 @@ export function live(selection) {
       }
       if (region.dataset.region === "rows" && !all) keepRows(region, next);
       if (region.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]),textarea,select")) continue;
-      if (!region.isEqualNode(next)) await htmx.swap({ sourceElement: region, target: region, text: next.outerHTML, swap: "outerMorph" });
+      if (!region.isEqualNode(next)) await within(htmx.swap({ sourceElement: region, target: region, text: next.outerHTML, swap: "outerMorph" }), 2000);
     }
   };
 
@@ -91,7 +94,9 @@ export function live(selection) {
     say();
   };
 
+  let lookedAt = Date.now();
   const look = () => {
+    lookedAt = Date.now();
     if (paused || selection.count()) say();
     else read(false);
   };
@@ -104,9 +109,14 @@ export function live(selection) {
     if (oldNode instanceof HTMLDetailsElement) newNode.open = oldNode.open;
     if (oldNode instanceof Element && oldNode.classList.contains("cur")) newNode.classList?.add("cur");
   });
+  setInterval(() => { if (Date.now() - lookedAt > PATIENCE) look(); }, 2000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
   document.addEventListener("outlast:picked", say);
   document.addEventListener("outlast:pause", toggle);
   button.addEventListener("click", toggle);
   say();
+  // Only now: htmx may have looked at the page before the extension for streams was there.
+  document.body.setAttribute("hx-swap", "none");
+  document.body.setAttribute("hx-sse:connect", stream);
+  htmx.process(document.body);
 }
