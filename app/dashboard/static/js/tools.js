@@ -7,6 +7,8 @@ export function tools() {
   offer();
   document.addEventListener("htmx:after:swap", offer);
   document.addEventListener("click", (event) => {
+    const asks = event.target.closest("[data-confirm]");
+    if (asks && !confirm(asks.dataset.confirm)) event.preventDefault();
     const button = event.target.closest("[data-do=copy],[data-do=wrap]");
     if (!button) return;
     const code = button.closest(".code").querySelector("pre");
