@@ -23,7 +23,7 @@ from structlog.contextvars import bound_contextvars
 from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid, Unauthenticated
 from ..domain.text import is_traceparent
 from .auth import Identity, authenticate
-from .caller import OPEN_PATHS, SCOPE_KEY, Caller, is_open_path, owner_of, route_path
+from .caller import SCOPE_KEY, Caller, is_open_path, owner_of, route_path
 from .headers import SECURITY_HEADERS
 from .patience import Patience
 from .problems import RequestFacts, is_fault, problem_response

@@ -12,6 +12,7 @@ from app.domain.outcome import DeadLettered
 from app.domain.state import DeadReason
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
+from tests.http.test_schedules import declare
 from tests.support.drivers import NAME, QUEUE
 
 PAGES = ["/", "/jobs", "/queues", "/schedules", "/dead", "/workers", "/types", f"/types/{NAME}", "/events"]
@@ -210,3 +211,22 @@ async def test_a_key_bound_to_other_queues_changes_nothing(visitor: Visitor, pla
     fields = {"token": token, "action": "cancel", "scope": "matching", "q": f"queue:{QUEUE}", "payload": "{}"}
     response = await visitor.browser.post("/ui" + place.path.format(**names), data=fields)
     assert response.status_code == 403, response.text[:400]
+
+
+# --- schedules
+
+
+async def test_a_schedule_is_fired_paused_and_resumed_on_its_page(visitor: Visitor) -> None:
+    await declare(visitor.api)
+    assert "nightly" in await visitor.see("/schedules")
+    page = await visitor.act("/schedules/nightly/fire", {"reason": "they ask for it"})
+    assert "reports.make" in page, "it leads to the job"
+    page = await visitor.act("/schedules/nightly/pause", {"reason": "month end"})
+    assert "month end" in page
+    assert "month end" not in await visitor.act("/schedules/nightly/resume")
+    rows = (await visitor.api.client.get("/v1/audit")).json()["items"]
+    assert [(row["action"], row["reason"]) for row in rows] == [
+        ("schedule.resume", None),
+        ("schedule.pause", "month end"),
+        ("schedule.fire", "they ask for it"),
+    ]

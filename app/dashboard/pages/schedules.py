@@ -25,7 +25,7 @@ async def fire(visit: Visit) -> Response:
     """Enqueue a job of a schedule now."""
     form, name = await visit.form(), visit.part("name")
     by = visit.acting(form)
-    decided = await visit.services.schedules.fire(name, by=by.actor, tenant=visit.tenant, reason=by.reason)
+    decided = await visit.services.schedules.fire(name, by=by, tenant=visit.tenant)
     if decided.job_id is None:
         return visit.go(f"/schedules/{name}", said=f"{decided.outcome.value}: {decided.why or 'no job was made'}")
     return visit.go(f"/jobs/{decided.job_id}", said="Fired: this is its job")
