@@ -121,6 +121,7 @@ class AsyncClient:
     """
 
     enqueue = Async(jobs.enqueue)
+    enqueue_many = Async(jobs.enqueue_many)
     get = Async(jobs.get_job)
     list = AsyncPages(jobs.list_jobs)
     cancel = Async(actions.cancel_job)

@@ -43,9 +43,8 @@ class Answer:
 class Call(Generic[T]):
     """A request and how its answer is read.
 
-    `is_repeatable`: it may be sent again when nobody knows whether it was done, without a key of its own. `read` is
-    given answers below 400 only. `wait_seconds`: how much longer than usual its answer may take; `most_seconds` bounds
-    all of its tries where the caller's own time does.
+    `read` is given answers below 400 only. `wait_seconds`: how much longer than usual its answer may take;
+    `most_seconds` bounds all of its tries where the caller's own time does.
     """
 
     method: str
@@ -54,7 +53,6 @@ class Call(Generic[T]):
     query: Mapping[str, object] = field(default_factory=dict)
     body: Document | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    is_repeatable: bool = False
     wait_seconds: float = 0.0
     most_seconds: float = inf
 
@@ -79,13 +77,12 @@ def given(**fields: object) -> dict[str, object]:
 
 def get(where: str, model: type[ModelT], **query: object) -> Call[ModelT]:
     """Read one thing."""
-    return Call(method="GET", path=where, read=_one(model), query=given(**query), is_repeatable=True)
+    return Call(method="GET", path=where, read=_one(model), query=given(**query))
 
 
 def get_items(where: str, model: type[ModelT], **query: object) -> Call[tuple[ModelT, ...]]:
     """Read a list that comes in one piece."""
-    return Call(method="GET", path=where, read=lambda answer: _items(answer, model), query=given(**query),
-                is_repeatable=True)  # fmt: skip
+    return Call(method="GET", path=where, read=lambda answer: _items(answer, model), query=given(**query))
 
 
 def get_pages(
@@ -101,7 +98,7 @@ def _pages(where: str, model: type[ModelT], cursor: tuple[str, str], query: Docu
         following = None if after is None else _pages(where, model, cursor, {**query, cursor[0]: after})
         return Page(items=_items(answer, model), following=following)
 
-    return Call(method="GET", path=where, read=read, query=query, is_repeatable=True)
+    return Call(method="GET", path=where, read=read, query=query)
 
 
 def post(where: str, model: type[ModelT], **fields: object) -> Call[ModelT]:

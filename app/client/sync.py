@@ -119,6 +119,7 @@ class Client:
     """
 
     enqueue = Sync(jobs.enqueue)
+    enqueue_many = Sync(jobs.enqueue_many)
     get = Sync(jobs.get_job)
     list = SyncPages(jobs.list_jobs)
     cancel = Sync(actions.cancel_job)

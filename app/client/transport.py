@@ -8,18 +8,21 @@ from typing import Any
 import httpx
 
 from .. import __version__
+from ..domain.errors import RequestInvalid
 from .call import Answer, Call
 from .following import MEDIA_TYPE
 from .tries import Tries
 from .wire import encode
 
 # The connection never stood, or none was free: the service has seen nothing.
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _JSON = {"Content-Type": "application/json"}
 
 
 def options(base_url: str, key: str | None) -> dict[str, Any]:
-    """Give the options of the httpx client for a service and a key."""
+    """Give the options of the httpx client for a service and a key. Raises `RequestInvalid`: that is no address."""
+    if not base_url.startswith(("http://", "https://")):
+        raise RequestInvalid(f"{base_url!r} is no address", fix="pass one like http://localhost:8080", pointer="")
     given = {} if key is None else {"Authorization": f"Bearer {key}"}
     return {
         "base_url": base_url,

@@ -19,7 +19,6 @@ from .problem import UnreachableError, problem_of, unreadable
 T = TypeVar("T")
 
 KEY_HEADER = "Idempotency-Key"
-_NOT_BUILT = 501
 _IN_FLIGHT = "IDEMPOTENCY_IN_FLIGHT"
 _REFUSED = 400  # and above
 _MOST_DOUBLINGS = 16
@@ -51,8 +50,6 @@ class Terms:
     patience: Patience
     monotonic: Callable[[], float]
     roll: Callable[[], float]
-    # Learnt from the service: one that is older than this client may not know the header.
-    takes_keys: bool = True
 
 
 @dataclass(slots=True)
@@ -72,7 +69,7 @@ class Tries:
 
     def headers(self) -> dict[str, str]:
         """Give the headers of the next try: the same key each time."""
-        return {**self.call.headers, **({KEY_HEADER: self._key} if self._is_keyed else {})}
+        return {**self.call.headers, **({KEY_HEADER: self._key} if self._is_change else {})}
 
     def timeout_seconds(self) -> float:
         """Give how long the next try may take."""
@@ -81,9 +78,6 @@ class Tries:
 
     def after(self, answer: Answer) -> float | None:
         """Give the pause in seconds before the next try, or None: the answer stands."""
-        if answer.status == _NOT_BUILT and self._is_keyed and KEY_HEADER in problem_of(answer).detail:
-            self.terms.takes_keys = False
-            return 0.0 if not self._maybe_done else None
         if not self._may_repeat(answer):
             return None
         pause = self._next_pause(answer.retry_after_seconds)
@@ -93,33 +87,26 @@ class Tries:
         """Give the pause in seconds after a try without an answer; `was_sent`: the service may have done it.
 
         Raises:
-            UnreachableError: it must not be sent again, or the deadline has come.
+            UnreachableError: the deadline has come.
         """
         self._maybe_done = self._maybe_done or was_sent
         pause = self._next_pause(None)
-        if (was_sent and not self._is_safe) or self._is_over(pause):
+        if self._is_over(pause):
             said = str(error) or type(error).__name__
-            is_change = self.call.method != "GET"
             cause = f"{self.call.method} {self.call.path} had no answer: {said}"
-            raise UnreachableError(cause, maybe_done=self._maybe_done and is_change) from error
+            raise UnreachableError(cause, maybe_done=self._maybe_done and self._is_change) from error
         return pause
 
     @property
-    def _is_keyed(self) -> bool:
-        return self.call.method != "GET" and self.terms.takes_keys
-
-    @property
-    def _is_safe(self) -> bool:
-        return self.call.is_repeatable or self._is_keyed
+    def _is_change(self) -> bool:
+        return self.call.method != "GET"
 
     def _may_repeat(self, answer: Answer) -> bool:
         match answer.status:
-            case 429:
+            case 429 | 503:
                 return True
-            case 503:
-                return self._is_safe
             case 409:
-                return self._is_keyed and problem_of(answer).code == _IN_FLIGHT
+                return problem_of(answer).code == _IN_FLIGHT
             case _:
                 return False
 

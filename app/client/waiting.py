@@ -44,7 +44,6 @@ class Waiting:
             path=self._plain.path,
             read=self._read,
             headers=headers,
-            is_repeatable=True,
             wait_seconds=float(self._held_seconds),
             # The last answer may need a moment more than there was to wait.
             most_seconds=left + self._terms.patience.timeout.total_seconds(),

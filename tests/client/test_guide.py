@@ -67,6 +67,8 @@ async def worked(api: Api) -> AsyncIterator[str]:
 async def test_the_examples_do_what_the_guide_says(api: Api, guide: dict[str, Any]) -> None:
     async with worked(api) as url, AsyncClient(url, patience=PROMPT) as awaited:
         assert await guide["count"](awaited) == 3
+        with Client(url, patience=PROMPT) as client:
+            assert await asyncio.to_thread(guide["count_files"], client, ["a", "b"]) == 2
         job = await awaited.enqueue(NAME, {})
         await awaited.wait(job)
         with Client(url, patience=PROMPT) as client:

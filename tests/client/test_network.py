@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -15,13 +14,10 @@ from app.domain.outcome import Completed
 from app.http.server import HttpServer
 from tests.client.conftest import PROMPT
 from tests.client.cutter import Cutter, cutter_to
-from tests.client.described import DOCUMENT
 from tests.http.api import Api
 from tests.http.runs import record, say, step
 from tests.support.drivers import NAME, new_id
 
-# A service that does not take keys for requests yet says so in its description; the client then repeats less.
-TAKES_KEYS = "Not built yet: a request with it" not in json.dumps(DOCUMENT)
 pytestmark = pytest.mark.timeout(40)
 
 
@@ -121,35 +117,36 @@ IMPATIENT = type(PROMPT)(deadline=timedelta(milliseconds=30), first_pause=timede
 
 async def test_an_enqueue_whose_answer_is_lost_makes_one_job(each_api: Api) -> None:
     async with cut_from(each_api) as (cutter, client):
-        before = await client.enqueue(NAME, {"n": 1})
-        cutter.lose_replies(2 if TAKES_KEYS else 1)
-        with nullcontext() if TAKES_KEYS else pytest.raises(UnreachableError, match="unknown"):
-            placed = await client.enqueue(NAME, {"n": 2})
-            assert not placed.deduped
-            assert [job.id async for job in client.list()] == [placed.id, before.id]
-        assert cutter.replies_lost == (2 if TAKES_KEYS else 1)
-        assert len([job async for job in client.list()]) == 2
-
-
-async def test_a_duplicate_whose_answer_is_lost_makes_one_job(each_api: Api) -> None:
-    async with cut_from(each_api) as (cutter, client):
-        placed = await client.enqueue(NAME, {"n": 1})
-        cutter.lose_replies(1)
-        with nullcontext() if TAKES_KEYS else pytest.raises(UnreachableError, match="unknown"):
-            copied = await client.duplicate(placed)
-            assert {job.id async for job in client.list()} == {placed.id, copied.id}
-        assert len([job async for job in client.list()]) == 2
-
-
-async def test_an_enqueue_under_a_key_of_the_callers_finds_its_job_again(each_api: Api) -> None:
-    async with cut_from(each_api) as (cutter, client):
-        await client.version()
-        await client.enqueue(NAME, {})
         cutter.lose_replies(2)
-        placed = await client.enqueue(NAME, {}, idempotency_key="order:7", on_conflict="return")
+        placed = await client.enqueue(NAME, {"n": 1})
         assert cutter.replies_lost == 2
-        assert [job.idempotency_key async for job in client.list()] == ["order:7", None]
-        assert (await client.get(placed)).idempotency_key == "order:7"
+        assert not placed.deduped
+        assert [job.id async for job in client.list()] == [placed.id]
+
+
+async def test_many_whose_answer_is_lost_are_there_once(each_api: Api) -> None:
+    async with cut_from(each_api) as (cutter, client):
+        cutter.lose_replies(2)
+        placed = await client.enqueue_many(NAME, [{"n": n} for n in range(3)])
+        assert cutter.replies_lost == 2
+        assert {job.id async for job in client.list()} == {each.id for each in placed}
+        assert len(placed) == 3
+
+
+async def test_actions_whose_answers_are_lost_are_done_once(each_api: Api) -> None:
+    async with cut_from(each_api) as (cutter, client):
+        placed = await client.enqueue(NAME, {"n": 1}, delay=timedelta(hours=1))
+        job = await client.get(placed)
+        cutter.lose_replies(1)
+        copied = await client.duplicate(job)
+        cutter.lose_replies(1)
+        assert (await client.update(job, priority=1)).priority == 1
+        cutter.lose_replies(1)
+        assert (await client.cancel(job)).verdict == "cancelled_before_start"
+        cutter.lose_replies(1)
+        await client.delete(job)
+        assert cutter.replies_lost == 4
+        assert [job.id async for job in client.list()] == [copied.id]
 
 
 async def test_reads_and_waits_survive_cuts(api: Api) -> None:

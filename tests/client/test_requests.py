@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         },
     ),
+    "enqueue_many": (("demo.count_lines", [{"at": AT}, {}]), {"queue": "mail", "delay": HOUR, "tags": ["a"]}),
     "get": ((ID,), {}),
     "list": ((), {"state": [State.DEAD, "held"], "name": "demo.count_lines", "queue": "mail", "tenant": "a",
                   "created_after": AT, "created_before": AT, "limit": 7}),
@@ -162,6 +163,7 @@ def test_what_a_method_sends_is_described_and_what_it_gets_is_read_whole(way: st
     if isinstance(items, list | tuple):
         assert len(items) == len(answer["items"])
         pairs = list(zip(items, answer["items"], strict=True))
+        pairs = [(value, item["job"]) for value, item in pairs] if way == "enqueue_many" else pairs
     else:
         pairs = [(items, answer)]
     for value, document in pairs:

@@ -96,6 +96,18 @@ async def test_a_taken_key_gives_the_job_that_has_it_or_names_it(each: Reached) 
     assert (kept.id, kept.deduped, kept.job) == (first.id, True, None)
 
 
+async def test_many_are_enqueued_all_or_none(each: Reached) -> None:
+    client = each.client
+    placed = await client.enqueue_many(send_receipt, [Order(number=n) for n in range(3)], priority=1)
+    assert len({one.id for one in placed}) == 3
+    job = await client.get(placed[2])
+    assert (job.payload, job.priority) == ({"number": 2}, 1)
+    with pytest.raises(ProblemError) as refused:
+        await client.enqueue_many(NAME, [{}, {}], priority=77)
+    assert (refused.value.code, refused.value.details["index"]) == ("REQUEST_INVALID", 0)
+    assert len([job async for job in client.list()]) == 3
+
+
 async def test_lists_go_on_by_themselves_and_stop_when_nobody_reads_on(each: Reached) -> None:
     placed = [(await each.client.enqueue(NAME, {"n": n})).id for n in range(JOBS)]
     found = [job.id async for job in each.client.list(name=NAME, state=State.READY, limit=2)]

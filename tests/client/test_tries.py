@@ -17,6 +17,7 @@ from app.client.call import Answer, Call
 from app.client.calls.actions import cancel_job, delete_job, update_job
 from app.client.calls.jobs import enqueue, get_job
 from app.client.tries import KEY_HEADER, Terms, Tries
+from app.domain.errors import RequestInvalid
 from tests.client.conftest import PROMPT
 
 CUT = httpx.ReadError("cut")
@@ -96,15 +97,24 @@ def test_what_another_try_of_ours_still_does_is_asked_for_again() -> None:
     assert len(set(script.keys)) == 1
 
 
-def test_without_a_key_only_what_was_not_done_is_repeated() -> None:
-    tries = tries_of(update_job(JOB, version="1", priority=1), takes_keys=False)
-    assert tries.headers() == {"If-Match": '"1"'}
-    assert tries.after_error(NEVER, was_sent=False) == 0.1
-    assert tries.after(answer_of(429)) == 0.2
-    assert tries.after(answer_of(503)) is None
+@pytest.mark.parametrize(
+    ("call", "was_sent", "maybe_done"),
+    [(get_job(JOB), True, False), (cancel_job(JOB), False, False), (cancel_job(JOB), True, True)],
+)
+def test_out_of_time_it_says_whether_it_may_be_done(call: Call[Any], *, was_sent: bool, maybe_done: bool) -> None:
+    clock = Clock()
+    tries = tries_of(call, clock=clock)
+    assert tries.after_error(NEVER, was_sent=was_sent) == 0.1
+    clock.now += 30
     with pytest.raises(UnreachableError) as lost:
-        tries.after_error(CUT, was_sent=True)
-    assert lost.value.maybe_done
+        tries.after_error(NEVER, was_sent=False)
+    assert lost.value.maybe_done is maybe_done
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "", "ftp://localhost"])
+def test_what_is_no_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(RequestInvalid, match="address"):
+        Client(url)
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 422, 500, 501, 502])
@@ -115,32 +125,6 @@ def test_other_refusals_stand(status: int) -> None:
     assert (refused.status, refused.code, len(script.requests)) == (status, "SOME_CODE", 1)
 
 
-def test_a_service_without_keys_gets_none_and_nothing_unknown_is_repeated() -> None:
-    unknown = problem(501, "NOT_IMPLEMENTED", "the Idempotency-Key header is not built yet")
-    script = Script(unknown, DONE, CUT, DONE)
-    cancel: Call[Any] = cancel_job(JOB)
-    with client_of(script) as client:
-        assert client.send(replace(cancel, read=status_of)) == 200
-        with pytest.raises(UnreachableError):
-            client.send(cancel)
-    assert [key is None for key in script.keys] == [False, True, True]
-
-
-def test_after_an_unknown_end_a_refused_key_stands() -> None:
-    unknown = problem(501, "NOT_IMPLEMENTED", "the Idempotency-Key header is not built yet")
-    script = Script(CUT, unknown)
-    refused = outcome_of(script, enqueue("a", {}))
-    assert isinstance(refused, ProblemError)
-    assert len(script.requests) == 2
-
-
-def test_an_enqueue_with_a_key_of_the_callers_finds_its_job_again_without_the_header() -> None:
-    tries = tries_of(enqueue("a", {}, idempotency_key="k", on_conflict="return"), takes_keys=False)
-    assert tries.after_error(CUT, was_sent=True) == 0.1
-    with pytest.raises(UnreachableError):
-        tries_of(enqueue("a", {}, idempotency_key="k"), takes_keys=False).after_error(CUT, was_sent=True)
-
-
 class Clock:
     now = 100.0
 
@@ -148,9 +132,9 @@ class Clock:
         return self.now
 
 
-def tries_of(call: Call[Any], *, clock: Clock | None = None, takes_keys: bool = True) -> Tries:
+def tries_of(call: Call[Any], *, clock: Clock | None = None) -> Tries:
     roll: Iterator[float] = iter([1.0] * 100)
-    terms = Terms(patience=Patience(), monotonic=clock or Clock(), roll=lambda: next(roll), takes_keys=takes_keys)
+    terms = Terms(patience=Patience(), monotonic=clock or Clock(), roll=lambda: next(roll))
     return Tries(call, terms)
 
 

@@ -126,7 +126,7 @@ class Job(JobSummary):
 class EnqueuedJob(Shown):
     """The answer to an enqueue. `deduped`: the job was there before, with the same idempotency key.
 
-    `job` is it as it stands; None where it was deleted while its key is still taken.
+    `job` is it as it stands; None where it was deleted while its key is still taken, and in the answers to many.
     """
 
     id: UUID

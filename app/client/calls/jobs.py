@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -12,8 +12,8 @@ from ..call import Answer, Call, Page, get, get_pages, given, path
 from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
 
 
-class EnqueueOptions(TypedDict, total=False):
-    """What may be said of a job besides its payload; what is left out is the job type's.
+class ManyOptions(TypedDict, total=False):
+    """What may be said of each of many jobs besides its payload; what is left out is the job type's.
 
     `run_at` and `delay` exclude each other. `timeout` is one attempt's, at most the job type's own, and so is
     `max_attempts`. `dedupe_for`: the key stays taken at least so long, even when the job has ended.
@@ -25,13 +25,18 @@ class EnqueueOptions(TypedDict, total=False):
     delay: timedelta
     max_attempts: int
     timeout: timedelta
-    idempotency_key: str
     on_conflict: Literal["return", "error"]
     dedupe_for: timedelta
     tags: Sequence[str]
     meta: Mapping[str, Any]
     parent_id: JobLike
     traceparent: str
+
+
+class EnqueueOptions(ManyOptions, total=False):
+    """What may be said of one job: it may have an idempotency key of its own, too."""
+
+    idempotency_key: str
 
 
 def enqueue(job_type: TypeLike, payload: object, **options: Unpack[EnqueueOptions]) -> Call[EnqueuedJob]:
@@ -45,15 +50,23 @@ def enqueue(job_type: TypeLike, payload: object, **options: Unpack[EnqueueOption
         ProblemError: `JOB_UNKNOWN`, `PAYLOAD_INVALID`, `JOB_DUPLICATE` under `on_conflict="error"` with `existing_id`
             in its details, `IDEMPOTENCY_MISMATCH`, `QUEUE_FULL`.
     """
-    traceparent = options.get("traceparent")
+    body = _body(job_type, payload, options)
+    return Call(method="POST", path="/v1/jobs", read=_enqueued, body=body, headers=_trace(options))
+
+
+def enqueue_many(
+    job_type: TypeLike, payloads: Iterable[object], **options: Unpack[ManyOptions]
+) -> Call[tuple[EnqueuedJob, ...]]:
+    """Enqueue up to 1,000 jobs of a type, all or none, with options that hold for each; answers in order.
+
+    Keys are the job type's to compute. An answer says which job it is; `get` gives the job.
+
+    Raises:
+        ProblemError: what `enqueue` raises, of the first job that is refused: `index` in its details says which.
+    """
+    jobs = [_body(job_type, payload, options) for payload in payloads]
     return Call(
-        method="POST",
-        path="/v1/jobs",
-        read=_enqueued,
-        body=_body(job_type, payload, options),
-        headers={} if traceparent is None else {"traceparent": traceparent},
-        # The key finds the first job again; under "error" it would be refused as its own duplicate.
-        is_repeatable="idempotency_key" in options and options.get("on_conflict") == "return",
+        method="POST", path="/v1/job-batches", read=_enqueued_many, body={"jobs": jobs}, headers=_trace(options)
     )
 
 
@@ -95,7 +108,11 @@ def get_result(job: JobLike) -> Call[Result]:
     return get(path("v1", "jobs", id_of(job), "result"), Result)
 
 
-def _body(job_type: TypeLike, payload: object, options: EnqueueOptions) -> dict[str, Any]:
+def _trace(options: ManyOptions) -> dict[str, str]:
+    return {"traceparent": options["traceparent"]} if "traceparent" in options else {}
+
+
+def _body(job_type: TypeLike, payload: object, options: ManyOptions) -> dict[str, Any]:
     fields: dict[str, Any] = {**options}
     fields.pop("traceparent", None)
     for name in ("delay", "timeout", "dedupe_for"):
@@ -106,6 +123,10 @@ def _body(job_type: TypeLike, payload: object, options: EnqueueOptions) -> dict[
     fields["meta"] = None if options.get("meta") is None else to_json(options["meta"])
     # A payload may be null, and is never left out.
     return {"name": name_of(job_type), "payload": to_json(payload), **given(**fields)}
+
+
+def _enqueued_many(answer: Answer) -> tuple[EnqueuedJob, ...]:
+    return tuple(EnqueuedJob.model_validate(item["job"]) for item in answer.json()["items"])
 
 
 def _enqueued(answer: Answer) -> EnqueuedJob:

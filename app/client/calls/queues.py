@@ -50,8 +50,7 @@ def limit_queue(
     asked = {"concurrency": concurrency, "max_depth": max_depth}
     fields = {field: value for field, value in asked.items() if not isinstance(value, Unchanged)}
     where = path("v1", "queues", name)
-    # What is set twice is set.
-    return Call(method="PATCH", path=where, read=_queue, body=fields, is_repeatable=True)
+    return Call(method="PATCH", path=where, read=_queue, body=fields)
 
 
 def _queue(answer: Answer) -> Queue:
