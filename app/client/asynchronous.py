@@ -124,6 +124,7 @@ class AsyncClient:
     enqueue_many = Async(jobs.enqueue_many)
     get = Async(jobs.get_job)
     list = AsyncPages(jobs.list_jobs)
+    count = Async(jobs.count_jobs)
     cancel = Async(actions.cancel_job)
     retry = Async(actions.retry_job)
     fork = Async(actions.fork_job)

@@ -75,18 +75,18 @@ def given(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def get(where: str, model: type[ModelT], **query: object) -> Call[ModelT]:
+def get(where: str, model: type[ModelT], /, **query: object) -> Call[ModelT]:
     """Read one thing."""
     return Call(method="GET", path=where, read=_one(model), query=given(**query))
 
 
-def get_items(where: str, model: type[ModelT], **query: object) -> Call[tuple[ModelT, ...]]:
+def get_items(where: str, model: type[ModelT], /, **query: object) -> Call[tuple[ModelT, ...]]:
     """Read a list that comes in one piece."""
     return Call(method="GET", path=where, read=lambda answer: _items(answer, model), query=given(**query))
 
 
 def get_pages(
-    where: str, model: type[ModelT], cursor: tuple[str, str] = ("cursor", "next_cursor"), **query: object
+    where: str, model: type[ModelT], cursor: tuple[str, str] = ("cursor", "next_cursor"), /, **query: object
 ) -> Call[Page[ModelT]]:
     """Read the first page of a list; `cursor` is what a cursor is called in the query and in the answer."""
     return _pages(where, model, cursor, given(**query))
@@ -101,7 +101,7 @@ def _pages(where: str, model: type[ModelT], cursor: tuple[str, str], query: Docu
     return Call(method="GET", path=where, read=read, query=query)
 
 
-def post(where: str, model: type[ModelT], **fields: object) -> Call[ModelT]:
+def post(where: str, model: type[ModelT], /, **fields: object) -> Call[ModelT]:
     """Do something; the fields that are not None are its body."""
     return Call(method="POST", path=where, read=_one(model), body=given(**fields))
 

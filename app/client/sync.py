@@ -122,6 +122,7 @@ class Client:
     enqueue_many = Sync(jobs.enqueue_many)
     get = Sync(jobs.get_job)
     list = SyncPages(jobs.list_jobs)
+    count = Sync(jobs.count_jobs)
     cancel = Sync(actions.cancel_job)
     retry = Sync(actions.retry_job)
     fork = Sync(actions.fork_job)

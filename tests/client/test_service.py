@@ -112,8 +112,14 @@ async def test_lists_go_on_by_themselves_and_stop_when_nobody_reads_on(each: Rea
     placed = [(await each.client.enqueue(NAME, {"n": n})).id for n in range(JOBS)]
     found = [job.id async for job in each.client.list(name=NAME, state=State.READY, limit=2)]
     assert found == placed[::-1]
+    counted = await each.client.count(state=State.READY)
+    assert (counted.value, counted.capped) == (JOBS, False)
+    await each.client.enqueue(NAME, {}, tags=["a", "b"])
+    assert [job.tags async for job in each.client.list(tag_all=["a", "b"], parent_id=new_id())] == []
+    assert [job.tags async for job in each.client.list(tag="a")] == [("a", "b")]
     assert [job async for job in each.client.list(state=[State.DEAD, State.HELD])] == []
     some = each.client.list(limit=2)
+    assert (await anext(some)).tags == ("a", "b")
     assert (await anext(some)).id == placed[-1]
     assert (await anext(some)).id == placed[-2]
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from ...domain.state import State
+from ..answers.fleet import Count
 from ..answers.shown import EnqueuedJob, Job, JobSummary, Result
 from ..call import Answer, Call, Page, get, get_pages, given, path
 from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
@@ -37,6 +38,29 @@ class EnqueueOptions(ManyOptions, total=False):
     """What may be said of one job: it may have an idempotency key of its own, too."""
 
     idempotency_key: str
+
+
+class JobFilters(TypedDict, total=False):
+    """Which jobs: those that fit all of it.
+
+    Of several states or tags any will do; `tag_all` wants them all. `name` may be a handle. `worker_id` is the worker
+    they run on, `error_code` the code of their last attempt's error, `key` their idempotency key.
+    """
+
+    state: Sequence[State | str] | State | str
+    name: TypeLike
+    queue: str
+    tenant: str
+    tag: Sequence[str] | str
+    tag_all: Sequence[str] | str
+    key: str
+    parent_id: JobLike
+    worker_id: int | str
+    error_code: str
+    created_after: datetime
+    created_before: datetime
+    finished_after: datetime
+    finished_before: datetime
 
 
 def enqueue(job_type: TypeLike, payload: object, **options: Unpack[EnqueueOptions]) -> Call[EnqueuedJob]:
@@ -75,28 +99,14 @@ def get_job(job: JobLike) -> Call[Job]:
     return get(path("v1", "jobs", id_of(job)), Job)
 
 
-def list_jobs(
-    *,
-    state: Sequence[State | str] | State | str | None = None,
-    name: TypeLike | None = None,
-    queue: str | None = None,
-    tenant: str | None = None,
-    created_after: datetime | None = None,
-    created_before: datetime | None = None,
-    limit: int | None = None,
-) -> Call[Page[JobSummary]]:
+def list_jobs(*, limit: int | None = None, **which: Unpack[JobFilters]) -> Call[Page[JobSummary]]:
     """Give all jobs that fit, newest first, page by page as they are read; `limit` is how many come in one page."""
-    return get_pages(
-        "/v1/jobs",
-        JobSummary,
-        state=[state] if isinstance(state, str) else state,
-        name=None if name is None else name_of(name),
-        queue=queue,
-        tenant=tenant,
-        created_after=instant(created_after),
-        created_before=instant(created_before),
-        limit=limit,
-    )
+    return get_pages("/v1/jobs", JobSummary, limit=limit, **_filters(which))
+
+
+def count_jobs(**which: Unpack[JobFilters]) -> Call[Count]:
+    """Count the jobs that fit, up to 10,000: `capped` says that there are more."""
+    return Call(method="GET", path="/v1/jobs", read=_count, query={"count": "true", "limit": 1, **_filters(which)})
 
 
 def get_result(job: JobLike) -> Call[Result]:
@@ -106,6 +116,22 @@ def get_result(job: JobLike) -> Call[Result]:
         ProblemError: `JOB_FAILED`, with the `error` in its details: the job is dead or cancelled.
     """
     return get(path("v1", "jobs", id_of(job), "result"), Result)
+
+
+def _filters(which: JobFilters) -> dict[str, object]:
+    fields: dict[str, object] = {**which}
+    if "name" in which:
+        fields["name"] = name_of(which["name"])
+    if "parent_id" in which:
+        fields["parent_id"] = id_of(which["parent_id"])
+    for name, value in which.items():
+        if isinstance(value, datetime):
+            fields[name] = instant(value)
+    return fields
+
+
+def _count(answer: Answer) -> Count:
+    return Count.model_validate(answer.json()["count"])
 
 
 def _trace(options: ManyOptions) -> dict[str, str]:
