@@ -117,7 +117,6 @@ ELSEWHERE = {
 
 # What no method is for, and why.
 NOT_COVERED = {
-    "enqueueBatch": "newer than the client: enqueue one by one, each under a key of its own",
     "streamTopics": "for pages that show many things",
     "describeProblem": "the client raises the problem itself, with its repair",
     "getLivez": "a probe of the platform",

@@ -23,7 +23,7 @@ RUNS = (
             Mutant("record: only with the claim", "  where m.held_as is not null\n"),
             Mutant("record: fence", "h.seq = i.seq and h.claim_no = i.claim_no", "h.claim_no = i.claim_no"),
             Mutant("record: number", " and h.claim_no = i.claim_no"),
-            Mutant("record: worker", " and h.worker = i.worker"),
+            Mutant("record: worker", "and r.worker = (", "and 0 < ("),
         ),
     ),
     Target(
