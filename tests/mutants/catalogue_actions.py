@@ -10,7 +10,7 @@ _RACES = "tests/postgres/test_races_"
 ACTIONS = (
     Target(
         _DRIVER + "run_now.py",
-        ("tests/conformance/test_run_now.py", _RACES + "actions.py"),
+        ("tests/conformance/test_run_now.py", _RACES + "actions.py", "tests/postgres/test_tenant_wall.py"),
         (
             Mutant("tenant", "j.id = $1 and ($2::text is null or j.tenant = $2)", "j.id = $1 or $2 = ''"),
             Mutant(
@@ -36,6 +36,7 @@ ACTIONS = (
             "tests/conformance/test_delete.py",
             _RACES + "patch.py",
             _RACES + "actions.py",
+            "tests/postgres/test_tenant_wall.py",
         ),
         (
             Mutant("tenant", " and ($2::text is null or j.tenant = $2)", " and ($2::text is null or $2 <> '')"),

@@ -18,6 +18,7 @@ CANCEL = Target(
         _ROUTES,
         *("tests/conformance/test_cancel.py", _RACES + "cancel.py", _RACES + "claim.py", _RACES + "settle.py"),
         *(_RACES + "beside.py", "tests/postgres/test_plans.py", "tests/conformance/test_failed_calls.py"),
+        "tests/postgres/test_tenant_wall.py",
     ),
     (
         Mutant("calls that have failed stay", " and not ({IS_KEPT.strip()})"),
@@ -233,12 +234,17 @@ SMALL = (
     ),
     Target(
         _DRIVER + "describe.py",
-        (_ROUTES_BESIDE, "tests/conformance/test_describe.py"),
+        (_ROUTES_BESIDE, "tests/conformance/test_describe.py", "tests/postgres/test_tenant_wall.py"),
         (Mutant("tenant", "and ($2::text is null or e.tenant = $2)", "and ($2::text is null or true)"),),
     ),
     Target(
         _DRIVER + "listing.py",
-        (_ROUTES_BESIDE, "tests/conformance/test_list.py", "tests/postgres/test_reading.py"),
+        (
+            _ROUTES_BESIDE,
+            "tests/conformance/test_list.py",
+            "tests/postgres/test_reading.py",
+            "tests/postgres/test_tenant_wall.py",
+        ),
         (
             Mutant("list: tenant", "and ($5::text is null or e.tenant = $5)", "and ($5::text is null or true)"),
             Mutant("dead letters: tenant", "and ($1::text is null or j.tenant = $1)", "and ($1::text is null or true)"),

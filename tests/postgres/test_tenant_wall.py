@@ -88,20 +88,33 @@ async def _audit(env: PostgresEnv, tenant: str) -> object:
     return (await env.driver.audit(AuditQuery(tenant=tenant))).items
 
 
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.usefixtures("no_predicates")
-async def test_a_read_that_forgets_the_tenant_finds_nothing(env: PostgresEnv, read: str) -> None:
+async def _something_of_everything(env: PostgresEnv) -> JobId:
     job_id = await env.enqueue(tenant=THEIRS)
     running = await env.claim_one(await env.register())
     await env.close_attempt(running.token, Held(reason="does not fit"))
     await env.driver.patch(job_id, JobPatch(priority=1), audit=an_entry(Action.JOB_UPDATE, job_id))
     await env.driver.emit(replace(new_event(), tenant=THEIRS, name="order.approved", key="7"))
     await bulks_of(env).make(replace(a_bulk(BulkAction.DELETE, State.HELD), tenant=THEIRS))
+    return job_id
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.usefixtures("no_predicates")
+async def test_a_read_that_forgets_the_tenant_finds_nothing(env: PostgresEnv, read: str) -> None:
+    job_id = await _something_of_everything(env)
     assert db_of(env).api_role == "outlast_api"
     assert not await READS[read](env, job_id, OURS)
     assert await READS[read](env, job_id, THEIRS)
     db_of(env).api_role = None
     assert await READS[read](env, job_id, OURS), "the statement still knows its tenant: nothing was shown"
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_a_read_without_the_wall_finds_nothing_of_another_tenant(env: PostgresEnv, read: str) -> None:
+    job_id = await _something_of_everything(env)
+    db_of(env).api_role = None
+    assert not await READS[read](env, job_id, OURS)
+    assert await READS[read](env, job_id, THEIRS)
 
 
 VERBS: dict[str, Callable[[PostgresEnv, JobId], Awaitable[object]]] = {
@@ -122,6 +135,18 @@ async def test_a_verb_that_forgets_the_tenant_does_nothing(env: PostgresEnv, ver
     jobs = [await env.enqueue(tenant=THEIRS, delay=timedelta(hours=1)), await env.enqueue(tenant=THEIRS)]
     await env.driver.cancel(jobs[1], reason="stop")
     before = [await env.describe(job_id) for job_id in jobs]
+    for job_id in jobs:
+        with pytest.raises(JobNotFound):
+            await VERBS[verb](env, job_id)
+    assert [await env.describe(job_id) for job_id in jobs] == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_verb_without_the_wall_does_nothing_to_another_tenants_job(env: PostgresEnv, verb: str) -> None:
+    jobs = [await env.enqueue(tenant=THEIRS, delay=timedelta(hours=1)), await env.enqueue(tenant=THEIRS)]
+    await env.driver.cancel(jobs[1], reason="stop")
+    before = [await env.describe(job_id) for job_id in jobs]
+    db_of(env).api_role = None
     for job_id in jobs:
         with pytest.raises(JobNotFound):
             await VERBS[verb](env, job_id)
