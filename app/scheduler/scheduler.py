@@ -27,6 +27,7 @@ from .planning import due_of
 _BACKOFF = RetryPolicy(backoff=timedelta(milliseconds=200), max_backoff=timedelta(seconds=2))
 # An instant is over once it has begun; no wake-up comes a moment before it and asks in vain.
 _AFTER_INSTANT = timedelta(milliseconds=5)
+_TRIM_BATCH = 1000  # rows of one statement
 _SOON = timedelta(milliseconds=500)
 
 
@@ -101,8 +102,9 @@ class Scheduler(Role):
                     is_start = False
                     declare_at = self._monotonic() + self._options.declare.total_seconds()
                 pause = await self._pass(life)
-                if self._monotonic() >= trim_at and not life.is_leaving.is_set():
-                    await self._store.trim()
+                # A full batch: more is old, and goes after the next pass.
+                is_due = self._monotonic() >= trim_at and not life.is_leaving.is_set()
+                if is_due and await self._store.trim(_TRIM_BATCH) < _TRIM_BATCH:
                     trim_at = self._monotonic() + self._options.trim.total_seconds()
             except Exception as error:  # noqa: BLE001 - said, and done again after a pause
                 self._telemetry.schedule_pass_failed(error)

@@ -64,7 +64,7 @@ class Gated:
 class Post:
     """One scheduler and its ear; more of them may share a store."""
 
-    def __init__(self, driver: object, *schedules: Schedule, version: str = "1") -> None:
+    def __init__(self, driver: object, *schedules: Schedule, version: str = "1", trim: timedelta = QUICK) -> None:
         store = schedules_of(driver)
         assert store is not None
         self.store = Gated(store)
@@ -77,7 +77,7 @@ class Post:
             admission=Admission(),
             telemetry=self.telemetry,
             roll=Random(7).random,
-            options=SchedulerOptions(poll=QUICK, declare=QUICK, trim=QUICK),
+            options=SchedulerOptions(poll=QUICK, declare=QUICK, trim=trim),
         )
 
     async def rows(self) -> list[OccurrenceView]:
@@ -110,8 +110,10 @@ class Post:
 
 
 @asynccontextmanager
-async def scheduling(env: DriverEnv, *schedules: Schedule, version: str = "1") -> AsyncIterator[Post]:
-    post = Post(env.driver, *schedules, version=version)
+async def scheduling(
+    env: DriverEnv, *schedules: Schedule, version: str = "1", trim: timedelta = QUICK
+) -> AsyncIterator[Post]:
+    post = Post(env.driver, *schedules, version=version, trim=trim)
     await post.scheduler.start()
     try:
         await post.until_looked()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 
 from app.domain.errors import DriverUnavailable
-from app.domain.schedule import Decided, OccurrenceOutcome, Plan
+from app.domain.schedule import OCCURRENCES_KEPT, Decided, OccurrenceOutcome, Overlap, Plan, Planned
 from app.domain.state import State
+from app.drivers.schedules import schedules_of
 from app.jobs import schedule
 from app.lifecycle.drain import DrainNotice
 from app.lifecycle.role import Phase
@@ -163,3 +165,21 @@ async def test_ten_lives_leave_nothing_behind() -> None:
             await post.until_decided(begin + number * MINUTE)
             await post.scheduler.stop()
         assert len(fired(await post.rows())) == 10
+
+
+async def test_old_rows_go_however_many_they_are(env: DriverEnv) -> None:
+    """More than one batch of them, at the one time of a life that they are looked for."""
+    store, at = schedules_of(env.driver), await to_full_minute(env)
+    assert store is not None
+    old = schedule(NAME, job=note, cron="* * * * *", tz="UTC").declaration(code_version="1")
+    await store.declare([old])
+    skipped = tuple(Planned(at=at - n * MINUTE, why="paused") for n in range(2_500))
+    await store.decide(Plan(name=NAME, digest=old.digest, until=at, planned=skipped, overlap=Overlap.ALLOW))
+    await env.advance(OCCURRENCES_KEPT + MINUTE)
+    async with scheduling(env, every("0 0 1 1 *"), trim=timedelta(hours=1)) as post:
+
+        async def are_gone() -> bool:
+            view = await store.find(NAME, occurrences=100_000)
+            return view is not None and not any(row.why == "paused" for row in view.occurrences)
+
+        await post.until(are_gone)
