@@ -1,18 +1,20 @@
-"""Keeps code under replay from the world: connections and new processes are refused while a replay runs.
+"""Keeps code under replay from the world: sockets and new processes are refused while a replay runs.
 
-What a step did is on record; anything else that a body does, it would do for real. Refused are the ways that Python's
-own sockets and processes have; a library that connects by C code of its own is not seen.
+What a step did is on record; anything else that a body does, it would do for real. The interpreter's own audit tells of
+each such call, however the code came by it; a library that connects by C code of its own is not seen, and nothing that
+goes over a connection which was open before.
 """
 
 from __future__ import annotations
 
-import socket
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+import multiprocessing.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-_ABSENT = object()
+_Audited: TypeAlias = tuple[Any, ...]
 
 
 class OutsideError(BaseException):
@@ -31,45 +33,78 @@ class Refusals:
         return OutsideError(what)
 
 
+def _sends(args: _Audited) -> str:
+    return "sends over a socket" if args[1] is None else f"sends to {args[1]!r}"
+
+
+def _looks_up(args: _Audited) -> str:
+    return f"looks up {args[0]!r}"
+
+
+def _starts(args: _Audited) -> str:
+    return f"starts the process {args[1]!r}"
+
+
+def _forks(_args: _Audited) -> str:
+    return "forks its process"
+
+
+_WAYS: Mapping[str, Callable[[_Audited], str]] = {
+    "socket.connect": lambda args: f"connects to {args[1]!r}",
+    "socket.bind": lambda args: f"binds a socket to {args[1]!r}",
+    "socket.sendto": _sends,
+    "socket.sendmsg": _sends,
+    "socket.getaddrinfo": _looks_up,
+    "socket.gethostbyname": _looks_up,  # also `gethostbyname_ex`
+    "socket.gethostbyaddr": _looks_up,
+    "socket.getnameinfo": _looks_up,
+    "subprocess.Popen": _starts,  # also `os.popen`
+    "os.posix_spawn": _starts,
+    "os.system": lambda args: f"starts the process {os.fsdecode(args[0])!r}",
+    "os.exec": lambda args: f"becomes the process {args[1]!r}",
+    "os.fork": _forks,  # also `os.spawnv` and its kin, and what `multiprocessing` forks
+    "os.forkpty": _forks,
+}
+
+
+class _Hook:
+    """The audit hook. A process has one for good, as the interpreter takes none back: it is idle between replays."""
+
+    def __init__(self) -> None:
+        self.refusals: Refusals | None = None
+        self._ways = _WAYS  # its own, as it is called until the interpreter's very end, when modules are empty
+        self._is_added = False
+
+    def __call__(self, event: str, args: _Audited) -> None:
+        """Refuse what reaches outside while a replay runs."""
+        if self.refusals is not None and (say := self._ways.get(event)) is not None:
+            raise self.refusals.refuse(say(args))
+
+    def add(self) -> None:
+        """Have the interpreter call this from now on."""
+        if not self._is_added:
+            sys.addaudithook(self)
+            self._is_added = True
+
+
+_hook = _Hook()
+
+
 @contextmanager
 def nothing_outside(refusals: Refusals) -> Iterator[None]:
-    """Refuse connections and new processes in all threads while the context is open."""
+    """Refuse sockets and new processes in all threads while the context is open."""
 
-    def connects(_socket: object, address: object, *_: object) -> None:
-        raise refusals.refuse(f"connects to {address!r}")
-
-    def sends(_socket: object, _data: object, *where: object) -> None:
-        raise refusals.refuse(f"sends to {where[-1] if where else None!r}")
-
-    def looks_up(host: object, *_: object, **__: object) -> None:
-        raise refusals.refuse(f"looks up {host!r}")
-
-    def starts(_process: object, args: object, *_: object, **__: object) -> None:
+    def spawns(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
+        del path, passfds
         raise refusals.refuse(f"starts the process {args!r}")
 
-    ways: tuple[tuple[Any, str, Callable[..., None]], ...] = (
-        (socket.socket, "connect", connects),
-        (socket.socket, "connect_ex", connects),
-        (socket.socket, "sendto", sends),
-        (socket, "getaddrinfo", looks_up),
-        (socket, "gethostbyname", looks_up),
-        (socket, "gethostbyname_ex", looks_up),
-        (subprocess.Popen, "__init__", starts),
-    )
-    with ExitStack() as stack:
-        for owner, name, refused in ways:
-            stack.enter_context(_replaced(owner, name, refused))
-        yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, by: Callable[..., None]) -> Iterator[None]:  # noqa: ANN401 - a class or a module
-    before = vars(owner).get(name, _ABSENT)
-    setattr(owner, name, by)
+    _hook.add()
+    before, spawn = _hook.refusals, multiprocessing.util.spawnv_passfds
+    # What `multiprocessing` starts without a fork is told to no audit.
+    multiprocessing.util.spawnv_passfds = spawns
+    _hook.refusals = refusals
     try:
         yield
     finally:
-        if before is _ABSENT:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
+        _hook.refusals = before
+        multiprocessing.util.spawnv_passfds = spawn

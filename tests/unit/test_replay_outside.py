@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import multiprocessing.util
+import os
 import signal
 import socket
 import subprocess
@@ -10,6 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -54,6 +58,90 @@ async def a_process() -> None:
     await asyncio.create_subprocess_exec(sys.executable, "-V")
 
 
+async def a_message() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        datagrams.sendmsg([b"x"], [], 0, ("127.0.0.1", 9))
+
+
+async def a_message_to_its_peer() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendmsg([b"x"])
+
+
+async def without_blocking() -> None:
+    with socket.socket() as connection:
+        connection.setblocking(False)
+        connection.connect_ex(("127.0.0.1", 9))
+
+
+async def a_server() -> None:
+    await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+
+
+async def the_address() -> None:
+    socket.gethostbyname("host.invalid")
+
+
+async def the_addresses() -> None:
+    socket.gethostbyname_ex("host.invalid")
+
+
+async def the_name_of_an_address() -> None:
+    socket.gethostbyaddr("127.0.0.1")
+
+
+async def the_name_of_a_socket() -> None:
+    socket.getnameinfo(("127.0.0.1", 9), 0)
+
+
+async def in_a_thread() -> None:
+    await asyncio.to_thread(subprocess.run, ["true"], check=True)
+
+
+async def a_shell() -> None:
+    os.system("true")  # noqa: S605, ASYNC221 - refused
+
+
+async def read_from_a_shell() -> None:
+    os.popen("true")  # noqa: S605, ASYNC220 - refused
+
+
+async def a_fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+
+
+async def a_fork_with_a_terminal() -> None:
+    if os.forkpty()[0] == 0:
+        os._exit(0)
+
+
+async def a_posix_spawn() -> None:
+    os.posix_spawn("/nowhere/true", ["true"], {})  # noqa: ASYNC221 - refused
+
+
+async def a_spawn() -> None:
+    os.spawnv(os.P_WAIT, "/nowhere/true", ["true"])  # noqa: S606, ASYNC221 - refused
+
+
+async def another_program() -> None:
+    os.execv("/nowhere/true", ["true"])  # noqa: S606 - refused
+
+
+async def a_forked_worker() -> None:
+    multiprocessing.get_context("fork").Process(target=print).start()
+
+
+async def a_spawned_worker() -> None:
+    multiprocessing.get_context("spawn").Process(target=print).start()
+
+
+async def a_pool() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        pool.submit(print)
+
+
 async def with_a_fallback() -> None:
     with suppress(Exception):
         await over_a_socket()
@@ -79,7 +167,26 @@ WAYS = [
     (over_http, "looks up 'host.invalid'"),
     (of_a_library, "looks up 'host.invalid'"),
     (a_datagram, "sends to ('127.0.0.1', 9)"),
+    (a_message, "sends to ('127.0.0.1', 9)"),
+    (a_message_to_its_peer, "sends over a socket"),
+    (without_blocking, "connects to ('127.0.0.1', 9)"),
+    (a_server, "binds a socket to ('127.0.0.1', 0)"),
+    (the_address, "looks up 'host.invalid'"),
+    (the_addresses, "looks up 'host.invalid'"),
+    (the_name_of_an_address, "looks up '127.0.0.1'"),
+    (the_name_of_a_socket, "looks up ('127.0.0.1', 9)"),
     (a_process, "starts the process"),
+    (in_a_thread, "starts the process ['true']"),
+    (a_shell, "starts the process 'true'"),
+    (read_from_a_shell, "starts the process ['/bin/sh', '-c', 'true']"),
+    (a_fork, "forks its process"),
+    (a_fork_with_a_terminal, "forks its process"),
+    (a_posix_spawn, "starts the process ['true']"),
+    (a_spawn, "forks its process"),
+    (another_program, "becomes the process ['true']"),
+    (a_forked_worker, "forks its process"),
+    (a_spawned_worker, "starts the process"),
+    (a_pool, "forks its process"),
     (with_a_fallback, "connects to ('127.0.0.1', 9)"),
 ]
 
@@ -93,13 +200,13 @@ def test_what_reaches_outside_before_the_record_is_over_is_named(way: Callable[[
     assert ends(way, before=False).verdict is Verdict.FITS
 
 
-def test_the_process_can_connect_again_afterwards() -> None:
-    before = (socket.socket.connect, socket.socket.sendto, socket.getaddrinfo, subprocess.Popen.__init__)
+def test_the_process_can_connect_and_start_others_again_afterwards() -> None:
+    spawn = multiprocessing.util.spawnv_passfds
     ends(over_a_socket)
-    assert before == (socket.socket.connect, socket.socket.sendto, socket.getaddrinfo, subprocess.Popen.__init__)
-    assert "connect" not in vars(socket.socket)
+    assert multiprocessing.util.spawnv_passfds is spawn
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname()).close()
+    assert subprocess.run([sys.executable, "-V"], check=True, capture_output=True).returncode == 0
 
 
 async def for_ever() -> None:
