@@ -108,7 +108,7 @@ class Env(Looks):
         with use_client(self._client):
             return await handle.enqueue(payload_of(handle, payload), **options)
 
-    async def emit(self, name: str, key: str = "", payload: object = None, *, tenant: str = "default") -> Emitted:
+    async def emit(self, name: str, key: str, payload: object = None, *, tenant: str = "default") -> Emitted:
         """Emit an event; runs that wait for it become ready. Nothing runs yet.
 
         Raises:

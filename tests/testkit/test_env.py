@@ -225,6 +225,8 @@ async def test_misuse_says_what_to_do(env: Env) -> None:
         await env.jobs(state="lost")
     with pytest.raises(RequestInvalid, match="is not the name of an event"):
         await env.emit("Not A Name", "k")
+    with pytest.raises(TypeError, match="'key'"):
+        await env.emit("order.ok")  # type: ignore[call-arg]
 
 
 async def test_a_body_that_ends_by_nothing_does_not_keep_the_test() -> None:
