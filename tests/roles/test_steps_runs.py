@@ -188,7 +188,7 @@ async def test_a_parents_cancel_cancels_the_child_it_waits_for_and_not_one_it_on
         assert sorted(states) == [State.CANCELLED, State.READY]
 
 
-async def test_a_fresh_retry_begins_a_new_run_and_the_old_runs_child_changes_nothing() -> None:
+async def test_a_fresh_retry_begins_a_new_run_with_nothing_of_the_old_one() -> None:
     @job("parent.job", retry=RetryPolicy(max_attempts=1))
     async def parent(ctx: JobContext) -> list[int]:
         marked = await ctx.step.run("mark", lambda: ctx.claim_no)
