@@ -96,17 +96,18 @@ async def _runs(bed: Bed) -> list[Figure]:
 async def _idle(bed: Bed) -> list[Figure]:
     alone, beside = await idle.alone_and_beside(bed, sleeping=100_000, seconds=60)
     return [
-        Figure(
-            name="statements of an idle worker beside 100,000 sleepers / alone",
-            unit="",
-            goal="≤ 1.1",
-            ours=beside.statements / alone.statements,
-        ),
+        _beside("statements of an idle worker", beside.statements, alone.statements),
         Figure(name="CPU of an idle worker", unit="ms/s", goal="", ours=alone.worker_cpu),
         Figure(name="CPU of an idle worker beside 100,000 sleepers", unit="ms/s", goal="", ours=beside.worker_cpu),
+        _beside("CPU of an idle worker", beside.worker_cpu, alone.worker_cpu),
         Figure(name="CPU of its server", unit="ms/s", goal="", ours=alone.server_cpu),
         Figure(name="CPU of its server beside 100,000 sleepers", unit="ms/s", goal="", ours=beside.server_cpu),
+        _beside("CPU of its server", beside.server_cpu, alone.server_cpu),
     ]
+
+
+def _beside(name: str, beside: float, alone: float) -> Figure:
+    return Figure(name=f"{name} beside 100,000 sleepers / alone", unit="", goal="≤ 1.1", ours=beside / alone)
 
 
 async def _limits(bed: Bed) -> list[Figure]:
