@@ -24,6 +24,8 @@ from docs import generate
 from tests.support.source import CHECKOUT as ROOT
 from tests.support.source import python_files, relative, tree_of
 
+pytestmark = pytest.mark.timeout(100)  # each reads the whole tree
+
 DOCS = ROOT / "docs"
 PAGES = generate.pages()
 

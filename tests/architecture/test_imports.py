@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.source import CHECKOUT, module_name, python_files
+
+pytestmark = pytest.mark.timeout(100)  # each reads the whole tree
 
 SCRIPT = """
 import importlib, os, sys, threading

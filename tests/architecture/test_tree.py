@@ -6,7 +6,11 @@ import ast
 import os
 import subprocess
 
+import pytest
+
 from tests.support.source import CHECKOUT, python_files, relative, tree_of
+
+pytestmark = pytest.mark.timeout(100)  # each reads the whole tree
 
 MAX_FILE_LINES = 350
 MAX_FUNCTION_LINES = 60
