@@ -59,8 +59,9 @@ class NewJob:
 
     The id is minted before the statement so that an enqueue whose COMMIT reply was lost can be repeated safely.
     `payload` is validated JSON text and is stored as it is. `run_at` and `delay` exclude each other. `timeout` is a
-    request's lower bound on the job type's own. `source_id` makes a republish return the first job. `limits` are the
-    names and keys of the limits it is under.
+    request's lower bound on the job type's own. `source_id` makes a republish return the first job; `staged_at` is when
+    it was staged, by the clock of its outbox: events from then on are for its run. `limits` are the names and keys of
+    the limits it is under.
     """
 
     id: JobId
@@ -81,6 +82,7 @@ class NewJob:
     deadline: timedelta | None = None
     timeout: timedelta | None = None
     source_id: UUID | None = None
+    staged_at: datetime | None = None
     parent_id: JobId | None = None
     enqueued_by: str | None = None
     traceparent: str | None = None

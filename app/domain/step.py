@@ -97,8 +97,8 @@ class NewWait:
 
     `is_known`: the store has it from an earlier suspension, and it is as it was then; the other fields are not read.
     `delay` counts from the suspension; `until` and `delay` exclude each other. `from_now`: only events emitted after
-    the wait began, else any since the job was enqueued that the run has not taken. `child` is the job that a call runs,
-    admitted, its `parent_id` the waiting job.
+    the wait began, else any that the run has not taken since the job was enqueued or staged; of a fork, since that of
+    the job it was made from. `child` is the job that a call runs, admitted, its `parent_id` the waiting job.
     """
 
     name: str

@@ -125,7 +125,8 @@ class Steps:
         """Wait for an event of the job's tenant and give its payload as plain JSON.
 
         It is the first event of that name and key since the run was enqueued, or since the wait began, that this run
-        has not taken already. None when `timeout` passes first.
+        has not taken already. None when `timeout` passes first. A job that was staged in a transaction counts as
+        enqueued then, a fork when the job was that it was made from.
 
         Raises:
             EventMissing: `timeout` passed first, and the event is `required`: `STEP_TIMEOUT`, terminal. A retry by hand

@@ -287,6 +287,7 @@ ENQUEUE_COLUMNS = Target(
     (
         *("tests/postgres/test_enqueue_statements.py", "tests/conformance/test_enqueue_keys.py"),
         *("tests/conformance/test_enqueue.py", "tests/conformance/test_sweep.py"),
+        "tests/conformance/test_events_from.py",
     ),
     (
         Mutant("short: key", "job.key is not None\n            or "),
@@ -295,6 +296,7 @@ ENQUEUE_COLUMNS = Target(
         Mutant("short: time", "            or job.run_at is not None\n"),
         Mutant("short: deadline", "            or job.deadline is not None\n"),
         Mutant("short: time in the queue", "            or job.max_queue_time is not None\n"),
+        Mutant("time of the staging", "job.staged_at for job", "None for job"),
         Mutant("one value for all", "values.count(values[0]) == len(values)", "True"),
         Mutant("nothing for nulls", "values.count(None) == len(values)", "None in values"),
     ),

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
 _RACES = "tests/postgres/test_races_runs"
+_EVENTS_FROM = "tests/conformance/test_events_from.py"
 _FAILED = "tests/conformance/test_failed_calls.py"
 _CIRCLES = "tests/conformance/test_call_circles.py"
 
@@ -29,7 +30,7 @@ RUNS = (
     Target(
         _DRIVER + "suspend.py",
         (
-            *("tests/conformance/test_suspend.py", "tests/conformance/test_event_waits.py"),
+            *("tests/conformance/test_suspend.py", "tests/conformance/test_event_waits.py", _EVENTS_FROM),
             "tests/postgres/test_runs_fences.py",
             *("tests/conformance/test_children.py", "tests/conformance/test_known_children.py", _FAILED, _CIRCLES),
             *(_RACES + ".py", _RACES + "_ends.py", _RACES + "_many.py", "tests/postgres/test_plans.py"),
@@ -45,7 +46,8 @@ RUNS = (
                 "w.lease_until > outlast.clock())),",
             ),
             Mutant("fence: locks its waits", "order by w.name for update)", "order by w.name)"),
-            Mutant("event: since the enqueue", " and v.emitted_at >= e.created_at"),
+            Mutant("event: since the enqueue", " and v.emitted_at >= e.since"),
+            Mutant("event: since the staging", "least(j.created_at, j.events_from) as since", "j.created_at as since"),
             Mutant("event: not one it has taken", "where v.seq <> all(e.taken) order", "order"),
             Mutant("event: the first", "order by v.seq offset", "order by v.seq desc offset"),
             Mutant("event: one for each wait", "offset coalesce(w.nth, 1) - 1 limit 1", "limit 1"),
@@ -194,7 +196,7 @@ RUNS = (
     ),
     Target(
         _DRIVER + "fork.py",
-        (_FAILED, "tests/conformance/test_fork.py"),
+        (_FAILED, "tests/conformance/test_fork.py", _EVENTS_FROM),
         (
             Mutant(
                 "failed calls go along",
@@ -202,6 +204,8 @@ RUNS = (
                 "where false and {IS_BEFORE",
             ),
             Mutant("only failed calls", " and {IS_KEPT.strip()}"),
+            Mutant("events since the enqueue", "least(created_at, events_from)", "events_from"),
+            Mutant("events since the staging", "least(created_at, events_from)", "created_at"),
         ),
     ),
     Target(

@@ -76,6 +76,7 @@ class _Draft:
             job=job,
             run_id=RunId(job.id),
             created_at=now,
+            events_from=now if job.staged_at is None else min(now, job.staged_at),
             run_at=job.run_at if job.delay is None else now + job.delay,
             start_by=None if job.max_queue_time is None else now + job.max_queue_time,
             deadline_at=None if job.deadline is None else now + job.deadline,

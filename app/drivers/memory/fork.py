@@ -44,7 +44,7 @@ def fork(
         run_id = RunId(
             uuid4()
         )  # a first claim of a run that is its job's own finds nothing recorded, and need not look
-        store.envelopes[new_id] = replace(store.envelopes[new_id], run_id=run_id)
+        store.envelopes[new_id] = replace(store.envelopes[new_id], run_id=run_id, events_from=envelope.events_from)
         store.runs.steps[run_id] = {step.view.name: _copy(store, step) for step in kept}
         store.runs.waits.update({new_id: {wait.name: wait for wait in failed}} if failed else {})
         keep(store, audit, now)
@@ -62,6 +62,7 @@ def _job(job: NewJob, new_id: JobId) -> NewJob:
         max_queue_time=None,
         deadline=None,
         source_id=None,
+        staged_at=None,
         parent_id=job.id,
     )
 

@@ -209,7 +209,7 @@ class MemoryOutbox:
         refusal = unfit(shown)
         if refusal is None:
             try:
-                answer = enqueue_at(self._store, now, row.job)
+                answer = enqueue_at(self._store, now, shown.job)
             except OutlastError as error:
                 if is_for_full_queue(error):
                     row.defer(now)

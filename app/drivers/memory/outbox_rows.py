@@ -42,7 +42,7 @@ class Row:
     def shown(self, now: datetime) -> StagedRow:
         """Give the row as a relay gets it."""
         return StagedRow(
-            job=self.job,
+            job=replace(self.job, staged_at=self.staged_at),
             staged_at=self.staged_at,
             is_stale=self.claims > 0 and self.staged_at < now - SOURCE_KEPT,
         )

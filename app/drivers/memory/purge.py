@@ -133,7 +133,7 @@ def _is_over(store: Store, job_id: JobId, rule: EndedRule, at: datetime) -> bool
 def _needed_from(store: Store, at: datetime) -> datetime:
     """Give the instant from which on events may still be asked for: when the oldest job that is not done came."""
     came = (
-        envelope.created_at for job_id, envelope in store.envelopes.items() if store.state(job_id) is not State.DONE
+        envelope.events_from for job_id, envelope in store.envelopes.items() if store.state(job_id) is not State.DONE
     )
     oldest = min(came, default=None)
     return at if oldest is None else oldest - EVENT_MARGIN

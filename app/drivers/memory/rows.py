@@ -22,12 +22,14 @@ from ...domain.step import StepKind
 class Envelope:
     """A job as it was enqueued, with its instants worked out. `start_by` is the end of `max_queue_time`.
 
-    `run_id` is its run now: its own id, until a fresh retry gives it another.
+    `events_from` is since when events are for its run. `run_id` is its run now: its own id, until a fresh retry gives
+    it another.
     """
 
     job: NewJob
     run_id: RunId
     created_at: datetime
+    events_from: datetime
     run_at: datetime | None
     start_by: datetime | None
     deadline_at: datetime | None

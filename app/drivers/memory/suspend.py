@@ -123,7 +123,7 @@ def _begin(store: Store, job_id: JobId, row: WaitRow, *, is_from_now: bool) -> N
 
 
 def _stored_event(store: Store, job_id: JobId, row: WaitRow) -> EventView | None:
-    """Give the first event since the job was enqueued that its run has not taken."""
+    """Give the first event that is for a run, by its job's `events_from`, and that it has not taken."""
     envelope = store.envelopes[job_id]
     taken = store.runs.taken(envelope.run_id)
     return next(
@@ -131,7 +131,7 @@ def _stored_event(store: Store, job_id: JobId, row: WaitRow) -> EventView | None
             event
             for event in store.runs.events
             if (event.tenant, event.name, event.key) == (row.tenant, row.event, row.key)
-            and event.emitted_at >= envelope.created_at
+            and event.emitted_at >= envelope.events_from
             and event.seq not in taken
         ),
         None,

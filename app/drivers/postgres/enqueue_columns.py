@@ -67,6 +67,7 @@ def all_columns(
         _some([job.max_queue_time for job in jobs]),
         _some([job.deadline for job in jobs]),
         _some([job.source_id for job in jobs]),
+        _some([job.staged_at for job in jobs]),
     ]
 
 

@@ -63,14 +63,14 @@ n as materialized (
   select i.*, case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end as seq
   from (
     select {_VALUES},
-      u.ord, u.key, u.hash, u.fp, u.dedupe_for, u.max_queue_time, u.deadline, u.source_id,
+      u.ord, u.key, u.hash, u.fp, u.dedupe_for, u.max_queue_time, u.deadline, u.source_id, u.staged_at,
       coalesce(u.run_at, outlast.clock() + u.delay) as due
     from unnest({_ARRAYS},
       (select $15::int[]), (select $16::text[]), (select $17::uuid[]), (select $18::bigint[]),
       (select $19::interval[]), (select $20::timestamptz[]), (select $21::interval[]), (select $22::interval[]),
-      (select $23::interval[]), (select $24::uuid[]))
+      (select $23::interval[]), (select $24::uuid[]), (select $25::timestamptz[]))
       u({_NAMES},
-        ord, key, hash, fp, dedupe_for, run_at, delay, max_queue_time, deadline, source_id)) i
+        ord, key, hash, fp, dedupe_for, run_at, delay, max_queue_time, deadline, source_id, staged_at)) i
   where {{gate}}{_ID_FIRST})"""  # noqa: S608  our own parts
 _KNOWN = """
 known as materialized (
@@ -105,8 +105,9 @@ a as not materialized (
   select * from f where (hash is null or id in (select job_id from k))
     and (source_id is null or id in (select job_id from s))),
 j as (
-  insert into outlast.job(seq, {_NAMES}, run_at, key, key_hash, fp, source_id, deadline_at)
-  select seq, {_NAMES}, due, key, hash, case when hash is not null then fp end, source_id, outlast.clock() + deadline
+  insert into outlast.job(seq, {_NAMES}, run_at, key, key_hash, fp, source_id, events_from, deadline_at)
+  select seq, {_NAMES}, due, key, hash, case when hash is not null then fp end, source_id, staged_at,
+    outlast.clock() + deadline
   from a),
 r as (
   {_INTO_READY}
@@ -136,7 +137,7 @@ select null, 'limited', null, null, null, null, null, null, null, queues from li
 # For who has counted, and for jobs that no queue is too full for.
 ENQUEUE_COUNTED = f"with {_WHOLE.strip().replace('{gate}', '')}"
 # What of a batch is there already: the same, with nothing stored and no number drawn. What jobs are under is not asked.
-FIND_KNOWN_BINDS = 24
+FIND_KNOWN_BINDS = 25
 FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
     f"case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end", "null::bigint"
 ).replace(f"\n  where {{gate}}{_ID_FIRST}", "")
@@ -144,13 +145,12 @@ FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".rep
 # Where the statement for batches with limited jobs differs: two columns more, and the mark in the rank of their tokens,
 # by which `ready` knows them for the gate's.
 _WITH_LIMITS = {
-    "u.deadline, u.source_id,": "u.deadline, u.source_id, u.limit_names::text[] as limit_names,\n"
+    "u.source_id, u.staged_at,": "u.source_id, u.staged_at, u.limit_names::text[] as limit_names,\n"
     "      u.limit_keys::text[] as limit_keys, case when u.limit_names is not null then {mark} else 0 end as mark,",
-    "(select $24::uuid[]))": "(select $24::uuid[]), (select $25::text[]), (select $26::text[]))",
-    "deadline, source_id)) i": "deadline, source_id, limit_names, limit_keys)) i",
-    "fp, source_id, deadline_at)": "fp, source_id, limit_names, limit_keys, deadline_at)",
-    "then fp end, source_id, outlast.clock() + deadline": "then fp end, source_id, limit_names, limit_keys,\n"
-    "    outlast.clock() + deadline",
+    "(select $25::timestamptz[]))": "(select $25::timestamptz[]), (select $26::text[]), (select $27::text[]))",
+    "source_id, staged_at)) i": "source_id, staged_at, limit_names, limit_keys)) i",
+    "source_id, events_from, deadline_at)": "source_id, events_from, limit_names, limit_keys, deadline_at)",
+    "then fp end, source_id, staged_at,": "then fp end, source_id, staged_at, limit_names, limit_keys,",
     "queue, priority * 2 + 1, seq, id": "queue, priority * 2 + 1 + mark, seq, id",
     "queue, priority * 2 + 1, name_id from a where seq is null": "queue, priority * 2 + 1 + mark, name_id from a where"
     " seq is null",

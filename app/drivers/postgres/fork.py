@@ -30,13 +30,14 @@ left join lateral (
   where s.run_id = coalesce(j.run_id, j.id) and s.name = $3) s on true
 where j.id = $1 and ($2::text is null or j.tenant = $2)"""
 
-# The time the first was to run at, its start limit and its deadline stay behind, as its key does.
+# The time the first was to run at, its start limit and its deadline stay behind, as its key does. Events that were for
+# the first are for this one, too: what it drops of the history may be waits that such have ended.
 _FORK = f"""
 with j as (
   insert into outlast.job(id, name_id, queue, priority, tenant, payload, max_attempts, max_crashes, run_id, parent_id,
-    timeout_ms, enqueued_by, traceparent, tags, meta, limit_names, limit_keys)
+    timeout_ms, enqueued_by, traceparent, tags, meta, limit_names, limit_keys, events_from)
   select $2, name_id, queue, priority, tenant, payload, max_attempts, max_crashes, $3, id, timeout_ms, enqueued_by,
-    traceparent, tags, meta, limit_names, limit_keys
+    traceparent, tags, meta, limit_names, limit_keys, least(created_at, events_from)
   from outlast.job where id = $1
   on conflict do nothing returning id, name_id, queue, priority, limit_names),
 r as (

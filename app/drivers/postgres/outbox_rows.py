@@ -76,6 +76,7 @@ def staged_row(row: Row) -> StagedRow:
         deadline=row["deadline"],
         timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
         source_id=row_id,
+        staged_at=row["staged_at"],
         parent_id=None if parent_id is None else JobId(plain(parent_id)),
         enqueued_by=row["enqueued_by"],
         traceparent=row["traceparent"],

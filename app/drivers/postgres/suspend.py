@@ -45,10 +45,11 @@ select array(select name from w) || array(
 # Of a wait: it is no call, or its child has not failed. Of one that has, the run is told now.
 LIVES = f"(s.is_child_gone or s.child_state <> {DONE}) is not true"
 
-# `i` is what the run waits for now. Of events the run has not taken, the n-th is for the n-th wait of its key.
+# `since` is when the job was enqueued or staged, or what it was forked from was. `i` is what the run waits for now. Of
+# events the run has not taken, the n-th is for the n-th wait of its key.
 SUSPEND = f"""
 with e as materialized (
-  select j.id, coalesce(j.run_id, j.id) as run_id, j.tenant, j.created_at, j.name_id,
+  select j.id, coalesce(j.run_id, j.id) as run_id, j.tenant, least(j.created_at, j.events_from) as since, j.name_id,
     array(select t.event_seq from outlast.step t
       where t.run_id = coalesce(j.run_id, j.id) and t.event_seq is not null) as taken
   from outlast.job j where j.id = $1),
@@ -71,7 +72,7 @@ fresh as materialized (
   left join lateral (
     select v.seq, v.payload from (
       select v.seq, v.payload from outlast.event v
-      where v.tenant = e.tenant and v.name = w.event and v.key = w.key and v.emitted_at >= e.created_at
+      where v.tenant = e.tenant and v.name = w.event and v.key = w.key and v.emitted_at >= e.since
         and w.nth is not null offset 0) v
     where v.seq <> all(e.taken) order by v.seq offset coalesce(w.nth, 1) - 1 limit 1) ev on true {CHILD}
   where not w.is_known),

@@ -37,7 +37,7 @@ from .tables_schedules import add_schedules
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0016"
+REQUIRED_REVISION = "0018"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -112,7 +112,7 @@ def _jobs(meta: MetaData) -> None:
         *needed(max_attempts=SmallInteger, max_crashes=SmallInteger, created_at=INSTANT),
         *optional(run_at=INSTANT, run_id=Uuid, key=Text, key_hash=Uuid, fp=BigInteger, source_id=Uuid, parent_id=Uuid),
         *optional(deadline_at=INSTANT, timeout_ms=BigInteger, enqueued_by=Text, traceparent=Text),
-        *optional(tags=ARRAY(Text), meta=Text, limit_names=ARRAY(Text), limit_keys=ARRAY(Text)),
+        *optional(tags=ARRAY(Text), meta=Text, limit_names=ARRAY(Text), limit_keys=ARRAY(Text), events_from=INSTANT),
         Index("job_parent", "parent_id", "id", postgresql_where=text("parent_id is not null")),
     )
 
