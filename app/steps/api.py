@@ -48,7 +48,8 @@ class Steps:
     Names are unique in a run: 1 to 128 printable characters. Steps are asked for in the same order in every attempt,
     branch by branch; code that asks for others than are recorded is stopped with `REPLAY_DIVERGED` and the job is kept
     for the code that recorded them. Every call raises `STEP_DUPLICATE` for a name asked for before, `ABORTED` instead
-    of beginning anything once the run was told to stop, and `LEASE_LOST` when the claim is gone.
+    of beginning anything once the run was told to stop, and `LEASE_LOST` when the claim is gone. After an `ABORTED` the
+    attempt has no result, whatever the body makes of it: a drain interrupts it uncounted, a timeout fails it.
     """
 
     __slots__ = ("_recorder",)

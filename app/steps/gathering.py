@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..domain.errors import Aborted
 from ..domain.step import Place
 from .branch import WHERE, Branch, Where
 from .history import placed, said
@@ -33,7 +32,8 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
 
     Raises:
         Suspension: a branch waits, and all others have ended or wait.
-        Exception: else the first error in declared order, once all branches have ended; `Aborted` before others.
+        Exception: else the first error in declared order, once all branches have ended. Before both what a step call
+            raised because the run was told to stop, also if its branch has caught it.
         ReplayDiverged: the run has recorded a step there, or more branches.
         StepInvalid: asked for in a task that is no branch's own, or inside a step.
     """
@@ -77,6 +77,8 @@ async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], en
         raise
     except BaseException as error:
         end.error = error
+        if not branch.is_suspended:
+            recorder.stop.note(error)
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise
     end.is_suspended = branch.is_suspended
@@ -85,10 +87,10 @@ async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], en
 def _joined(recorder: Recorder, parent: Branch, ends: Sequence[_End]) -> tuple[Any, ...]:
     if recorder.diverged is not None:
         raise recorder.diverged
-    errors = [end.error for end in ends if end.error is not None and not end.is_suspended]
     # A branch that was told to stop has work left that nothing but another attempt does: it does not wait for the rest.
-    if (told := next((error for error in errors if isinstance(error, Aborted)), None)) is not None:
-        raise told
+    if recorder.stop.error is not None:
+        raise recorder.stop.error
+    errors = [end.error for end in ends if end.error is not None and not end.is_suspended]
     if any(end.is_suspended for end in ends):
         parent.is_suspended = True
         raise Suspension("a branch of this run waits")

@@ -1,7 +1,7 @@
 """One attempt at a run: what it asks for in order, what answers it, what it records and what it waits for.
 
 Everything a body does through `ctx.step` comes through here, on the loop of its worker. The worker reads off it how the
-body ended: a suspension or a divergence stands, whatever the body made of the exception.
+body ended: a suspension, a divergence or a stop stands, whatever the body made of the exception.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..domain.text import is_printable
 from .branch import WHERE, Branch, Inside, Where, own_order_of
 from .history import NOTHING, History, Record, number_in, placed, said
 from .points import Moment, Point
-from .signal import Signal
+from .signal import Signal, Stop
 from .suspension import Suspension
 from .tools import Tools, run_over, while_held
 from .waits import lasted
@@ -64,6 +64,7 @@ class Recorder:
         self.replayed = 0
         self.reached: str | None = None
         self.diverged: ReplayDiverged | None = None
+        self.stop = Stop(signal)
         self.is_over = False
         self._asked: dict[str, Place] = {}
         self._pending: dict[str, tuple[NewWait, float]] = {}  # and when it was asked for
@@ -160,7 +161,7 @@ class Recorder:
         elif found is None:
             if self.tools.at is not None:
                 await self.reach(Moment.BEFORE, name, kind)
-            self.signal.raise_if_aborted()
+            self.stop.raise_if_told()
         return place, found
 
     async def loaded(self) -> History:
@@ -205,7 +206,7 @@ class Recorder:
         Raises:
             ReplayDiverged: something is recorded in it that was not asked for.
         """
-        history = self._history
+        history = None if self.stop.error is not None else self._history  # cut short is no other way
         if history is not None and (left := history.unasked(branch.path, self._asked)) is not None:
             self.diverge(left, f"the code never asks for {said(left)}, which is recorded")
 

@@ -46,13 +46,17 @@ async def _run_within(
 
 
 async def _run(recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack | None) -> object:
-    with recorder.inside(name):
-        value = call() if held is None else await _in_thread(recorder, call, held)
-        if inspect.isawaitable(value):
-            if held is not None:
-                held.close()
-            value = await cast("Awaitable[object]", value)
-        return value
+    try:
+        with recorder.inside(name):
+            value = call() if held is None else await _in_thread(recorder, call, held)
+            if inspect.isawaitable(value):
+                if held is not None:
+                    held.close()
+                value = await cast("Awaitable[object]", value)
+            return value
+    except BaseException as error:
+        recorder.stop.note(error)
+        raise
 
 
 def step_timed_out(what: str, seconds: float, name: str) -> StepTimeout:

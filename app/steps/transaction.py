@@ -82,6 +82,7 @@ class Transaction(AbstractAsyncContextManager[Any]):
                 await self._recorder.reach(Moment.INSIDE, self._name, StepKind.TRANSACTION, self._made)
                 await self._commit(self._session)
             else:
+                self._recorder.stop.note(error)
                 await self._end(self._session, error)
         else:
             with suppress(_ReplayedError):

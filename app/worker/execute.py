@@ -136,6 +136,9 @@ class Caller:
             recorded_by = diverged.details["code_version"]
             version = None if recorded_by == self._code_version else str(recorded_by)
             return Mismatched(error=error_info(diverged), reason=diverged.cause, version=version)
+        if recorder.stop.error is not None:
+            # Neither a result nor a wish made of it: the body could not do what it had to.
+            return Raised(error=error_info(recorder.stop.error))
         if not (waits := recorder.waits):
             return None
         if error is None or not any(isinstance(leaf, Suspension) for leaf in leaves(error)):
