@@ -112,6 +112,12 @@ class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvent
         fix = "let BaseException pass in the body: catch Exception, and clean up in finally"
         self._say("warning", "suspension.swallowed", error=error, fix=fix, **of_job(job))
 
+    def branch_failed(self, job: ClaimedJob, error: BaseException, *, branch: str) -> None:
+        """A branch of a `gather` failed beside one that waits: its error is raised once none waits any more."""
+        fix = "it is raised once no branch waits; give the wait a timeout, or do what may fail before the gather"
+        facts = {"branch": branch, "error": type(error).__name__, "code": code_of(error), "fix": fix}
+        self._say("warning", "branch.failed", **facts, **of_job(job))
+
     def attempt_superseded(self, job: ClaimedJob, by: SettleAnswer, seconds: float | None) -> None:
         """An attempt ended after its claim was cancelled or deleted: nothing was stored, and nothing is wrong."""
         self._say("debug", "attempt.superseded", outcome=by.value, by=by.value, **lasted(seconds), **of_job(job))

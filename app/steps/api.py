@@ -228,7 +228,8 @@ class Steps:
         """Run branches side by side, each with steps of its own order, and give their values in order.
 
         Every branch runs until it ends or has to wait; then the run waits for all that wait, or the first error in
-        declared order is raised. Steps that were recorded stay so.
+        declared order is raised. Steps that were recorded stay so. A branch that fails beside one that waits is logged
+        (`branch.failed`), and called again in every attempt until none waits; only then its error is raised.
 
         Raises:
             Exception: what a branch raises.

@@ -20,8 +20,9 @@ from .suspension import Suspension
 
 @dataclass(slots=True)
 class _End:
-    """How a branch ended: with a value, with an error, or not yet."""
+    """A branch, and how it ended: with a value, with an error, or not yet."""
 
+    branch: Branch
     value: object = None
     error: BaseException | None = None
     is_suspended: bool = False
@@ -39,12 +40,11 @@ async def gather(recorder: Recorder, awaitables: Sequence[Awaitable[Any]]) -> tu
     """
     try:
         parent, place = await _ask(recorder, len(awaitables))
-        ends = [_End() for _ in awaitables]
+        ends = [_End(Branch(parent.inner(f"{place.number}.{index}"), None)) for index in range(len(awaitables))]
         name = None if parent.task is None else parent.task.get_name()  # a loop that hangs is traced to its job by it
         async with asyncio.TaskGroup() as group:
-            for index, (awaitable, end) in enumerate(zip(awaitables, ends, strict=True)):
-                branch = Branch(parent.inner(f"{place.number}.{index}"), None)
-                group.create_task(_run(recorder, branch, awaitable, end), name=name)
+            for awaitable, end in zip(awaitables, ends, strict=True):
+                group.create_task(_run(recorder, awaitable, end), name=name)
     finally:
         _close(awaitables)
     return _joined(recorder, parent, ends)
@@ -62,11 +62,12 @@ async def _ask(recorder: Recorder, count: int) -> tuple[Branch, Place]:
     return branch, place
 
 
-async def _run(recorder: Recorder, branch: Branch, awaitable: Awaitable[Any], end: _End) -> None:
+async def _run(recorder: Recorder, awaitable: Awaitable[Any], end: _End) -> None:
     """Run one branch to its end; only a cancellation leaves through here.
 
     One of this branch alone is kept as its error: the group would take the branch for one that ended without a value.
     """
+    branch = end.branch
     task = branch.task = asyncio.current_task()
     WHERE.set(Where(recorder, branch))
     try:
@@ -90,12 +91,13 @@ def _joined(recorder: Recorder, parent: Branch, ends: Sequence[_End]) -> tuple[A
     # A branch that was told to stop has work left that nothing but another attempt does: it does not wait for the rest.
     if recorder.stop.error is not None:
         raise recorder.stop.error
-    errors = [end.error for end in ends if end.error is not None and not end.is_suspended]
+    errors = [(end.branch, end.error) for end in ends if end.error is not None and not end.is_suspended]
     if any(end.is_suspended for end in ends):
         parent.is_suspended = True
+        recorder.failed_beside += errors
         raise Suspension("a branch of this run waits")
     if errors:
-        raise errors[0]
+        raise errors[0][1]
     return tuple(end.value for end in ends)
 
 

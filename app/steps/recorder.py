@@ -42,6 +42,7 @@ class Recorder:
 
     `steps` counts the steps this attempt has passed, `replayed` those of them that were answered from the record,
     `reached` is the one asked for last. `is_over` is set once the body has ended: what it left running begins no step.
+    `failed_beside` are errors that nothing has raised, as other branches wait, each with its branch.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Recorder:
         self.reached: str | None = None
         self.diverged: ReplayDiverged | None = None
         self.stop = Stop(signal)
+        self.failed_beside: list[tuple[Branch, BaseException]] = []
         self.is_over = False
         self._asked: dict[str, Place] = {}
         self._pending: dict[str, tuple[NewWait, float]] = {}  # and when it was asked for

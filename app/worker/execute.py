@@ -141,6 +141,8 @@ class Caller:
             return Raised(error=error_info(recorder.stop.error))
         if not (waits := recorder.waits):
             return None
+        for branch, failure in recorder.failed_beside:
+            self._telemetry.branch_failed(run.job, failure, branch=branch.path)
         if error is None or not any(isinstance(leaf, Suspension) for leaf in leaves(error)):
             self._telemetry.suspension_swallowed(run.job, None if error is None else type(error).__name__)
         return Waiting(waits=waits)

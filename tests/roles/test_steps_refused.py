@@ -232,3 +232,35 @@ async def test_a_body_that_catches_its_own_signal_and_returns_is_done(worked: Wo
         await drained(bench)
         view = await bench.view(job_id)
         assert (view.state, view.result, view.late) == (State.DONE, '"ended in order"', True)
+
+
+async def test_a_branch_that_fails_beside_one_that_waits_is_said_and_raised_once_none_waits(worked: Worked) -> None:
+    calls: list[int] = []
+
+    async def fails() -> None:
+        calls.append(1)
+        raise ConnectionError("no way there")
+
+    @job("beside.job", retry=ONCE)
+    async def body(ctx: JobContext) -> None:
+        await ctx.step.gather(ctx.step.wait_for_event("go", "beside.go", key="1"), ctx.step.run("charge", fails))
+
+    async with worked(body) as bench:
+        job_id = await bench.enqueue("beside.job", max_attempts=1)
+        await bench.until("attempt.suspended", job_id)
+        (said,) = bench.probe.of("branch.failed")
+        facts = {name: said.facts[name] for name in ("job_id", "job", "error", "code", "branch")}
+        assert facts == {
+            "job_id": str(job_id),
+            "job": "beside.job",
+            "error": "ConnectionError",
+            "code": None,
+            "branch": "0.1",
+        }
+        assert "no way there" not in str(said.facts)
+        await bench.driver.emit(event("beside.go", "1", "1"))
+        await bench.until("attempt.dead", job_id)
+        (attempt,) = await bench.ledger(job_id)
+        assert attempt.error is not None
+        assert (attempt.error.type, attempt.step, len(calls)) == ("ConnectionError", "charge", 2)
+        assert len(bench.probe.of("branch.failed")) == 1
