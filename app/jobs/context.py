@@ -213,6 +213,8 @@ class JobContext:
         """Keep a line with the run, for whoever looks at it. Any thread.
 
         Kept in the background: the first 1,000 lines of a run, at most 2,048 characters of each; never fails the body.
+        A line outside of steps is said again by every attempt, also after each wait, and each time is one of the 1,000;
+        one said inside the function of a step is not, once that is recorded.
         """
         self._served("ctx.log").log(self._job, message)
 
