@@ -1,8 +1,9 @@
 """The API keys in force, as one process knows them: all of them, read again whenever they are asked for and old.
 
-Never older than four seconds when one is looked up, so that a key which is revoked opens nothing anywhere five seconds
-later. Requests do not wait for a read while what is known is young enough, and an unknown id costs what a known one
-costs. While the store is away no key is known for longer than that. Called by `guard`.
+Never older than four seconds when one is looked up, or else read after that was asked, so that a key which is revoked
+opens nothing anywhere five seconds later. Requests do not wait for a read while what is known is young enough, and for
+two at most however slow the store is; an unknown id costs what a known one costs. While the store is away no key is
+known for longer than that. Called by `guard`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from ..domain.api_key import KeyId, KnownKey
-from ..domain.errors import OutlastError
+from ..domain.errors import DriverUnavailable, OutlastError
 from ..drivers.api_keys import KeyStore
 from ..lifecycle.tasks import start_task
 
@@ -21,6 +22,8 @@ YOUNG_SECONDS = 1.0
 OLD_SECONDS = 4.0
 # Between two reads for the sake of an id that is not known: a key made a moment ago is asked for.
 _BREATH_SECONDS = 0.25
+# One that is under way may have begun before it was asked; the one after it has not.
+_MOST_READS = 2
 
 
 class KeyRing:
@@ -39,8 +42,7 @@ class KeyRing:
         Raises:
             DriverUnavailable: what is known is too old, and the store does not answer.
         """
-        while self._age() > OLD_SECONDS:
-            await asyncio.shield(self._read())
+        await self._know(since=self._monotonic())
         known = self._known.get(key_id)
         if self._age() > (_BREATH_SECONDS if known is None else YOUNG_SECONDS):
             self._reading = self._read()
@@ -59,6 +61,15 @@ class KeyRing:
         """Await the read under way."""
         if self._reading is not None:
             await asyncio.wait((self._reading,))
+
+    async def _know(self, *, since: float) -> None:
+        """Let what is known be young enough, or come from a read that began at or after an instant."""
+        for _ in range(_MOST_READS):
+            if self._age() <= OLD_SECONDS or self._asked_at >= since:
+                return
+            await asyncio.shield(self._read())
+        if self._asked_at < since:
+            raise DriverUnavailable("what keys there are could not be read", fix="repeat the call after a second")
 
     def _age(self) -> float:
         return self._monotonic() - self._asked_at
