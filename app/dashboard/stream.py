@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Send
 
-from ..domain.errors import OutlastError, RateLimited
+from ..domain.errors import OutlastError, RateLimited, Unauthenticated
 from .visit import Visit
 
 _BREATH_SECONDS = 0.25
@@ -87,6 +87,8 @@ class _Stream(StreamingResponse):
         yield RETRY
         while not visit.services.is_draining():
             await _heard(rung, visit)
+            if not await _may_stay(visit):
+                return  # whoever comes back is asked to sign in
             yield b"event: %s\ndata: {}\n\n" % name
             await asyncio.sleep(_BREATH_SECONDS)
         yield _DRAINING
@@ -103,6 +105,17 @@ class _Stream(StreamingResponse):
 
         with self._opened:
             await super().stream_response(within)
+
+
+async def _may_stay(visit: Visit) -> bool:
+    """Say whether the visitor would be let in now. While the store is away everybody stays; there is nothing to see."""
+    try:
+        await visit.sessions.of(visit.request)
+    except Unauthenticated:
+        return False
+    except OutlastError:
+        return True
+    return True
 
 
 async def _heard(rung: asyncio.Event, visit: Visit) -> None:

@@ -51,11 +51,14 @@ async def authenticate(guard: Guard, headers: Sequence[bytes]) -> Identity:
     token = "" if guard.is_open else _bearer_token(headers)
     identity = await guard.authenticate(token)
     if identity is None:
-        raise Unauthenticated(
-            "this key is not known here, or no longer",
-            fix="send a key that `outlast keys list` shows to be in force; a new one is known after a second",
-        )
+        raise _not_known()
     return identity
+
+
+async def check_held(guard: Guard, identity: Identity) -> None:
+    """Refuse a caller whose request waited, and whose key ended meanwhile. Raises `UNAUTHENTICATED`."""
+    if not await guard.holds(identity):
+        raise _not_known()
 
 
 def is_loopback(host: str) -> bool:
@@ -84,6 +87,13 @@ def read_key_file(path: Path) -> str:
             fix="make one with `openssl rand -hex 32` and store it alone in the file",
         )
     return key
+
+
+def _not_known() -> Unauthenticated:
+    return Unauthenticated(
+        "this key is not known here, or no longer",
+        fix="send a key that `outlast keys list` shows to be in force; a new one is known after a second",
+    )
 
 
 def _bearer_token(headers: Sequence[bytes]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from app.dashboard.stream import Streams
 from app.domain.errors import RateLimited
-from tests.dashboard.visitor import Visitor
+from tests.dashboard.visitor import KEY, Visitor
 from tests.support.drivers import memory_env
 
 
@@ -46,6 +46,23 @@ async def test_a_stream_ends_when_the_process_drains() -> None:
             async with asyncio.timeout(10):
                 text = (await answer.aread()).decode()
         assert text.endswith("event: draining\ndata: {}\n\n")
+
+
+async def test_a_stream_ends_with_the_key_of_its_visitor() -> None:
+    async with memory_env() as env, Visitor(env, key=KEY).beside() as visitor, visitor.api.served() as (host, port):
+        made = await visitor.api.client.post("/v1/api-keys", json={"label": "x", "scopes": ["jobs:read"]})
+        entered = await visitor.browser.post("/ui/login", data={"key": made.json()["token"]})
+        cookie = entered.headers["set-cookie"].partition(";")[0]
+        async with (
+            httpx.AsyncClient(base_url=f"http://{host}:{port}", headers={"Cookie": cookie}) as client,
+            client.stream("GET", "/ui/stream?topics=jobs") as answer,
+        ):
+            chunks = answer.aiter_text()
+            while "jobs-changed" not in await anext(chunks):
+                pass
+            await visitor.api.client.delete(f"/v1/api-keys/{made.json()['id']}")
+            async with asyncio.timeout(10):
+                assert "".join([chunk async for chunk in chunks]) == ""
 
 
 def test_streams_of_one_visitor_and_of_all_are_bounded() -> None:

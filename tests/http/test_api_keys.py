@@ -14,9 +14,10 @@ import pytest
 from app.domain.api_key import KnownKey
 from app.domain.audit import AuditQuery
 from app.domain.errors import DriverUnavailable
+from app.domain.outcome import Completed
 from app.drivers.api_keys import keys_of
 from app.http.answers_keys import ApiKeyList, IssuedApiKey
-from tests.http.api import KEY, Api, code_of, job_type
+from tests.http.api import KEY, Api, code_of, job_type, waiting
 from tests.support.drivers import NAME, DriverEnv
 
 
@@ -229,6 +230,43 @@ async def test_a_revoked_key_follows_nothing_any_longer(each_locked: Api) -> Non
                 async for _ in chunks:
                     pass
             assert (await client.get(f"/v1/jobs/{job['id']}")).status_code == 401
+
+
+async def test_a_revoked_key_is_named_no_topics_any_longer(each_locked: Api) -> None:
+    api = each_locked
+    key = await made(api)
+    async with api.served() as (host, port):
+        headers = {"Authorization": f"Bearer {key['token']}"}
+        async with (
+            httpx.AsyncClient(base_url=f"http://{host}:{port}", headers=headers, timeout=10) as client,
+            client.stream("GET", "/v1/events/stream?topics=queues") as stream,
+        ):
+            chunks = stream.aiter_text()
+            while "queues" not in await anext(chunks):
+                pass
+            await api.client.delete(f"/v1/api-keys/{key['id']}")
+            await api.post()
+            async with asyncio.timeout(9):
+                assert [chunk async for chunk in chunks if "event:" in chunk] == []
+
+
+@pytest.mark.parametrize("waits_at", ["result", "enqueue"])
+async def test_a_key_that_is_revoked_while_its_request_waits_gets_no_result(each_locked: Api, waits_at: str) -> None:
+    api = each_locked
+    key = await made(api, "jobs:read", "jobs:write", "payload:read")
+    async with api.up(), with_key(api, key) as client, asyncio.TaskGroup() as group:
+        if waits_at == "result":
+            job = await api.post()
+            asked = client.get(f"/v1/jobs/{job['id']}/result", headers={"Prefer": "wait=10"})
+        else:
+            asked = client.post("/v1/jobs", json={"name": NAME, "payload": {}}, headers={"Prefer": "wait=10"})
+        request = group.create_task(asked)
+        await waiting(api)
+        await api.client.delete(f"/v1/api-keys/{key['id']}")
+        await api.finish(Completed(result='{"secret": "swordfish"}'))
+        answer = await request
+        assert code_of(answer) == (401, "UNAUTHENTICATED")
+        assert "swordfish" not in answer.text
 
 
 async def test_an_unknown_id_takes_as_long_as_a_wrong_secret(locked: Api) -> None:

@@ -24,7 +24,7 @@ from ...domain.request_claim import RequestClaim
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL
 from ..answers import EnqueuedJob, EnqueuedReceipt
-from ..auth import Identity
+from ..auth import Identity, check_held
 from ..body import Body, read_body
 from ..caller import Writer, caller_of
 from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, PREFER, TRACEPARENT, answer, body, problems
@@ -155,9 +155,12 @@ async def _settled_view(
     """Give the job after the wait that was asked for; None when only its key outlived it."""
     at_most = timedelta(seconds=preferences.wait_seconds or 0)
     try:
-        return await services.jobs.wait(placed.answer.id, tenant=identity.tenant, at_most=at_most)
+        view = await services.jobs.wait(placed.answer.id, tenant=identity.tenant, at_most=at_most)
     except JobNotFound:
-        return None
+        view = None
+    if at_most:
+        await check_held(services.auth, identity)
+    return view
 
 
 def _answer(

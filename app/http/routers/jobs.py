@@ -16,7 +16,7 @@ from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
 from ..answers import AttemptList, Job, Result
-from ..auth import Identity
+from ..auth import Identity, check_held
 from ..caller import PayloadReader, Reader
 from ..documents import (
     ELSEWHERE,
@@ -119,6 +119,8 @@ async def get_result(request: Request, job_id: str, services: Services, identity
     preferences = read_preferences(request.headers.getlist("prefer"))
     at_most = timedelta(seconds=preferences.wait_seconds or 0)
     view = await services.jobs.wait(parse_job_id(job_id), tenant=identity.tenant, at_most=at_most)
+    if at_most:
+        await check_held(services.auth, identity)
     if view.state in TERMINAL and view.state is not State.DONE:
         raise _failed(view)
     document = {

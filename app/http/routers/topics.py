@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -65,19 +66,24 @@ async def stream_topics(
     """
     refuse_repeated(request, lists=frozenset({"topics"}))
     topics = frozenset(params.topics) or frozenset(Topic)
-    return EventStream(_opened(services.topics.follow(topics, caller=identity.name)))
+    holds = partial(services.auth.holds, identity)
+    return EventStream(_opened(services.topics.follow(topics, caller=identity.name), holds))
 
 
 @contextmanager
-def _opened(following: AbstractContextManager[TopicStream]) -> Iterator[AsyncGenerator[bytes, None]]:
+def _opened(
+    following: AbstractContextManager[TopicStream], holds: Callable[[], Awaitable[bool]]
+) -> Iterator[AsyncGenerator[bytes, None]]:
     with following as stream:
-        yield _sent(stream)
+        yield _sent(stream, holds)
 
 
-async def _sent(stream: TopicStream) -> AsyncGenerator[bytes, None]:
+async def _sent(stream: TopicStream, holds: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
     yield RETRY
     number = 0
     async for named in stream.named():
+        if not await holds():
+            return  # whoever comes back is asked for a key
         for topic in named:
             number += 1
             yield encode(topic.value, {"topic": topic.value}, number=number)
