@@ -52,6 +52,12 @@ select s.queue, coalesce(o.n, 0) as ready, coalesce(h.n, 0) as running,
 from names s left join oldest o on o.queue = s.queue left join held h on h.queue = s.queue""",
 )
 
+# Kept answers are nobody's but the caller's, and no read for callers of one tenant needs them.
+OFF_THE_WALL = """do $make$ begin
+  revoke all on {schema}.request from "{role}";
+exception when undefined_object then null;
+end $make$"""
+
 
 def in_schema(sql: str) -> str:
     schema: str = context.config.attributes["schema"]
@@ -61,6 +67,8 @@ def in_schema(sql: str) -> str:
 def upgrade() -> None:
     for statement in STATEMENTS:
         op.execute(in_schema(statement))
+    schema: str = context.config.attributes["schema"]
+    op.execute(OFF_THE_WALL.format(schema=f'"{schema}"', role=f"{schema}_api"))
 
 
 def downgrade() -> None:

@@ -3,25 +3,35 @@
 A route of `OnceRoute` reads its body, asks `claim_of` for the claim and hands it to the verb, which marks it in its own
 commit. What the route answers is kept; what it refuses is forgotten, so that the key is free for another try. A fault
 leaves the claim to its lease: whether something was done is not known then, and the mark says it to the next try.
+
+Of a job that is answered, what people put into it is not kept: that is read from the job when the answer is given
+again, and gone with it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from ..control.render import render
 from ..domain.audit import Acting
-from ..domain.errors import OutlastError, RequestInvalid
+from ..domain.errors import JobNotFound, OutlastError, RequestInvalid
+from ..domain.job import JobId
+from ..domain.json_text import members
 from ..domain.request_claim import KeptAnswer, RequestClaim
 from .auth import Identity
 from .body import Body
 from .caller import owner_of, route_path
 from .problems import STATUS_DETAIL, is_fault
+from .replies import shown_job
 from .services import HttpServices
 
 REPLAYED = "Idempotency-Replayed"
@@ -30,6 +40,9 @@ _MALFORMED = 400
 _LONGEST = 255
 # A string of RFC 8941, or, as many clients send it, the bare key.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+# Members of a job that hold what its makers and its code put there, and what stands for them in a kept answer.
+_OF_JOB = frozenset({"payload", "result", "meta"})
+_WITH_JOB = '{"kept":"with the job"}'
 _BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 
 
@@ -81,7 +94,7 @@ async def claim_of(request: Request, services: HttpServices, identity: Identity,
         sent=(sent.raw, request.url.query.encode()),
     )
     if isinstance(found, KeptAnswer):
-        raise ReplayedError(found)
+        raise ReplayedError(await _filled(request, services, identity, found))
     request.state.claim, request.state.requests = found, services.requests
     return found
 
@@ -120,8 +133,34 @@ async def _keep(request: Request, response: Response) -> None:
     if claim is None:
         return
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    answer = KeptAnswer(status=response.status_code, headers=headers, body=bytes(response.body).decode())
+    body = bytes(response.body).decode()
+    if body and getattr(request.state, "shown_job", None) is not None:
+        body = _text({name: _WITH_JOB if name in _OF_JOB and text != "null" else text for name, text in _read(body)})
+    answer = KeptAnswer(status=response.status_code, headers=headers, body=body)
     await request.state.requests.answer(claim, answer)
+
+
+async def _filled(request: Request, services: HttpServices, identity: Identity, answer: KeptAnswer) -> KeptAnswer:
+    """Give a kept answer with what the job has in the places that were left to it; null where the job is gone."""
+    if _WITH_JOB not in answer.body:
+        return answer
+    kept = dict(_read(answer.body))
+    try:
+        view = await services.jobs.describe(JobId(UUID(json.loads(kept["id"]))), tenant=identity.tenant)
+        now = dict(_read(render(shown_job(request, identity, view)).decode()))
+    except JobNotFound:
+        now = {}
+    filled = {name: now.get(name, "null") if text == _WITH_JOB else text for name, text in kept.items()}
+    return replace(answer, body=_text(filled))
+
+
+def _read(body: str) -> Iterable[tuple[str, str]]:
+    return members(body).items()
+
+
+def _text(found: Mapping[str, str]) -> str:
+    """Give the document of members as it was rendered."""
+    return "{" + ",".join(f'"{name}":{text}' for name, text in found.items()) + "}\n"
 
 
 async def _forget(request: Request, error: OutlastError) -> None:

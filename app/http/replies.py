@@ -33,6 +33,7 @@ def reply_job(request: Request, identity: Identity, view: JobView, **more: objec
 
 def shown_job(request: Request, identity: Identity, view: JobView) -> Document:
     """Give a job as this caller may see it: payload and result need a scope of their own."""
+    request.state.shown_job = view.id
     return job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root_of(request))
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from app.domain.outcome import Completed
 from app.domain.request_claim import REQUEST_LEASE
+from app.drivers.memory.driver import MemoryDriver
 from tests.http.api import Api, code_of, dead
-from tests.support.drivers import NAME
+from tests.support.drivers import NAME, PostgresEnv
 
 KEY = {"Idempotency-Key": '"8e03978e"'}
 JOB = {"name": NAME, "payload": {"n": 1}}
@@ -40,6 +42,34 @@ async def test_the_answer_is_the_first_one_also_when_the_job_has_gone_on(each_ap
     again = await each_api.client.post("/v1/jobs", json=JOB, headers=KEY)
     assert again.json() == first.json()
     assert again.json()["state"] == "ready"
+
+
+async def _kept(api: Api) -> str:
+    """Give everything that is kept of requests, as text."""
+    env = api.env
+    if isinstance(env, PostgresEnv):
+        async with env.engine.connect() as connection:
+            return str((await connection.exec_driver_sql("select r::text from outlast.request r")).all())
+    assert isinstance(env.driver, MemoryDriver)
+    return str([(row.answer, row.effect) for row in env.driver._store.requests.values()])
+
+
+async def test_what_a_job_holds_is_kept_with_the_job_alone(each_api: Api) -> None:
+    sent = {"name": NAME, "payload": {"card": "CANARY-1", "n": 2**60}, "meta": {"who": "CANARY-2"}}
+    first = await each_api.client.post("/v1/jobs", json=sent, headers=KEY)
+    path = f"/v1/jobs/{first.json()['id']}"
+    await each_api.finish(Completed(result='{"x": "CANARY-3"}'))
+    cancelled = await each_api.client.post(f"{path}/cancel", headers=KEY)
+    assert cancelled.json()["result"] == {"x": "CANARY-3"}
+    assert "CANARY" not in await _kept(each_api)
+    assert (await each_api.client.post("/v1/jobs", json=sent, headers=KEY)).content == first.content
+    assert (await each_api.client.post(f"{path}/cancel", headers=KEY)).content == cancelled.content
+    assert (await each_api.client.delete(path)).status_code == 204
+    for asked, before in ((("/v1/jobs", sent), first), ((f"{path}/cancel", None), cancelled)):
+        again = await each_api.client.post(asked[0], json=asked[1], headers=KEY)
+        assert again.status_code == before.status_code
+        assert again.headers["idempotency-replayed"] == "true"
+        assert again.json() == before.json() | {"payload": None, "meta": None, "result": None}
 
 
 async def test_a_key_with_another_body_is_refused(each_api: Api) -> None:

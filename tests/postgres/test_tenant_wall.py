@@ -161,6 +161,7 @@ async def test_behind_the_wall_nothing_can_be_written_and_no_key_read(database_u
             "update outlast.job set tenant = 'acme'",
             "delete from outlast.finished",
             "select digest from outlast.api_key",
+            "select body from outlast.request",
             "truncate outlast.event",
         ):
             async with connection.transaction():
