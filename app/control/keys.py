@@ -7,7 +7,7 @@ touch, None for all. Called by the HTTP routes and the command line.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ..domain.api_key import (
@@ -70,13 +70,22 @@ class KeyControl:
         self._driver = driver
         self._on_change = on_change
 
-    async def create(self, order: KeyOrder, *, by: Acting) -> Issued:
+    async def create(self, order: KeyOrder, *, by: Acting, grant: Identity | None = None) -> Issued:
         """Make a key; the only time its token is to be seen.
+
+        Made by a key that ends, `grant`, it ends with that unless it is to end before.
 
         Raises:
             RequestInvalid: it could do nothing, would have expired, or there are too many.
+            Forbidden: the key could do what the caller, `grant`, may not, or for longer.
         """
         now = await self._driver.database_time()
+        if order.lasts is not None:
+            order = replace(order, expires_at=now + order.lasts, lasts=None)
+        if grant is not None:
+            ends_at = await self._end_of(grant)
+            order = replace(order, expires_at=ends_at) if order.expires_at is None else order
+            check_grant(grant, order, ends_at=ends_at)
         key_id = new_id()
         token, secret = new_token(key_id)
         key = NewKey(
@@ -86,7 +95,7 @@ class KeyControl:
             tenant=order.tenant,
             scopes=order.scopes,
             queues=order.queues,
-            expires_at=now + order.lasts if order.lasts is not None else order.expires_at,
+            expires_at=order.expires_at,
             created_by=by.actor,
         )
         check_key(key, now=now)
@@ -128,12 +137,13 @@ class KeyControl:
 
         Raises:
             NotFound: there is none to be seen, or it is over.
-            Forbidden: the key may do what the caller, `grant`, may not: its new secret would be the caller's.
+            Forbidden: the key may do what the caller, `grant`, may not, or for longer: its new secret would be the
+                caller's.
         """
         check_overlap(overlap)
         before = await self.find(key_id, tenant=tenant)
         if grant is not None:
-            check_grant(grant, _order_of(before))
+            check_grant(grant, _order_of(before), ends_at=await self._end_of(grant))
         token, secret = new_token(before.id)
         overlap_ms = round(overlap.total_seconds() * 1000)
         audit = _entry(by, Action.KEY_ROTATE, before.id, before.tenant, label=before.label, overlap_ms=overlap_ms)
@@ -151,6 +161,10 @@ class KeyControl:
         await self._on_change()
         return view
 
+    async def _end_of(self, identity: Identity) -> datetime | None:
+        view = await self._store.key(KeyId(identity.key_id))
+        return None if view is None else view.expires_at
+
     @property
     def _store(self) -> KeyStore:
         if self._found is None:
@@ -158,11 +172,11 @@ class KeyControl:
         return self._found
 
 
-def check_grant(identity: Identity, order: KeyOrder) -> None:
-    """Refuse a key that could do what its maker may not.
+def check_grant(identity: Identity, order: KeyOrder, *, ends_at: datetime | None = None) -> None:
+    """Refuse a key that could do what its maker, whose key ends at `ends_at`, may not.
 
     Raises:
-        Forbidden: another tenant, a scope or a queue beyond the caller's own.
+        Forbidden: another tenant, a scope or a queue beyond the caller's own, or an end after the caller's.
     """
     if identity.tenant is not None and order.tenant != identity.tenant:
         raise Forbidden(
@@ -173,6 +187,11 @@ def check_grant(identity: Identity, order: KeyOrder) -> None:
         raise Forbidden(
             f"the key {identity.name!r} is bound to queues, and the new one would not be",
             fix=f"name some of {', '.join(sorted(identity.queues))}",
+        )
+    if ends_at is not None and (order.expires_at is None or order.expires_at > ends_at):
+        raise Forbidden(
+            f"the key {identity.name!r} ends at {ends_at.isoformat()}, and the other one would go on",
+            fix="give `expires_at` at or before that, or use a key that lasts as long",
         )
 
 
@@ -198,7 +217,7 @@ def key_document(key: KeyView) -> Document:
 
 
 def _order_of(key: KeyView) -> KeyOrder:
-    return KeyOrder(label=key.label, tenant=key.tenant, scopes=key.scopes, queues=key.queues)
+    return KeyOrder(label=key.label, tenant=key.tenant, scopes=key.scopes, queues=key.queues, expires_at=key.expires_at)
 
 
 def _entry(by: Acting, action: Action, key_id: str, tenant: str | None, **details: object) -> AuditEntry | None:

@@ -213,6 +213,21 @@ async def test_use_is_noted_beside_the_requests(each_locked: Api) -> None:
     assert shown.json()["last_used_at"] is not None
 
 
+async def test_a_key_that_ends_makes_none_that_outlasts_it(each_locked: Api) -> None:
+    soon, later = "2040-01-01T00:00:00Z", "2040-01-01T00:00:01Z"
+    admin = await made(each_locked, "admin", "jobs:read", expires_at=soon)
+    lasting = await made(each_locked, "jobs:read")
+    async with with_key(each_locked, admin) as client:
+        assert (await made(each_locked, "jobs:read", by=client))["expires_at"].startswith("2040-01-01T00:00:00")
+        assert (await made(each_locked, "jobs:read", by=client, expires_at=soon))["id"]
+        body = {"label": "ci", "scopes": ["jobs:read"], "expires_at": later}
+        refused = await client.post("/v1/api-keys", json=body)
+        assert code_of(refused) == (403, "FORBIDDEN")
+        assert "2040-01-01" in refused.json()["detail"]
+        assert code_of(await client.post(f"/v1/api-keys/{lasting['id']}/rotate")) == (403, "FORBIDDEN")
+        assert (await client.post(f"/v1/api-keys/{admin['id']}/rotate")).status_code == 200
+
+
 async def test_a_revoked_key_follows_nothing_any_longer(each_locked: Api) -> None:
     api = each_locked
     key = await made(api)

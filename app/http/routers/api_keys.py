@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...control.keys import KeyOrder, check_grant, key_document
+from ...control.keys import KeyOrder, key_document
 from ...domain.audit import Acting
 from ..answers_keys import ApiKey, ApiKeyList, IssuedApiKey
 from ..body import read_body, read_optional_body, refuse_request_key
@@ -72,7 +72,7 @@ async def list_api_keys(services: Services, identity: Admin) -> Response:
     openapi_extra=body(KeyBody, _EXAMPLES, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def create_api_key(request: Request, services: Services, identity: Admin) -> Response:
-    """Make a key that may do no more than the caller. Its `token` is answered once and never again."""
+    """Make a key that may do no more than the caller, and no longer. Its `token` is answered once and never again."""
     refuse_request_key(request)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(KeyBody)
@@ -83,8 +83,8 @@ async def create_api_key(request: Request, services: Services, identity: Admin) 
         queues=identity.queues if asked.queues is None else frozenset(asked.queues),
         expires_at=asked.expires_at,
     )
-    check_grant(identity, order)
-    issued = await services.keys.create(order, by=Acting(actor=identity.name, reason=asked.reason))
+    by = Acting(actor=identity.name, reason=asked.reason)
+    issued = await services.keys.create(order, by=by, grant=identity)
     headers = {"Location": f"{root_of(request)}/v1/api-keys/{issued.key.id}"}
     return reply(key_document(issued.key) | {"token": issued.token}, status=201, headers=headers)
 
