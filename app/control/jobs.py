@@ -24,6 +24,7 @@ from ..drivers.protocol import JobDriver
 from ..drivers.reading import ListQuery
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
+from ..jobs.request import refuse_request
 from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
@@ -86,12 +87,14 @@ class JobControl(JobActions):
         Raises:
             JobUnknown: nobody has published the name, or its key or tenant cannot be evaluated here.
             PayloadInvalid: the payload does not fit the published schema.
+            RequestInvalid: its parent is no job that a caller of one tenant may see.
             Forbidden: the job belongs to a tenant the caller may not act for, or `check_queue` refuses its queue.
             JobDuplicate, IdempotencyMismatch: the key is taken.
         """
         job = await self._admitted(request, tenant, check_queue)
         if claim is not None and claim.effect is not None:
             return Placed(job=job, answer=jobs_of(claim.effect)[0])
+        await self._check_parent(job, tenant, set())
         answer = await self._stored(job, claim)
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
         return Placed(job=job, answer=answer)
@@ -116,6 +119,8 @@ class JobControl(JobActions):
             except OutlastError as error:
                 error.details["index"] = index
                 raise
+        if claim is None or claim.effect is None:
+            await self._check_parents(jobs, tenant)
         if claim is None:
             answers = await until_known(lambda: self._driver.enqueue_many(jobs))
         elif claim.effect is None:
@@ -203,6 +208,28 @@ class JobControl(JobActions):
             raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
         check_queue(job.queue)
         return job
+
+    async def _check_parents(self, jobs: Sequence[NewJob], tenant: str | None) -> None:
+        seen: set[JobId] = set()
+        for index, job in enumerate(jobs):
+            try:
+                await self._check_parent(job, tenant, seen)
+            except OutlastError as error:
+                error.details["index"] = index
+                raise
+
+    async def _check_parent(self, job: NewJob, tenant: str | None, seen: set[JobId]) -> None:
+        """Refuse a parent that a caller of one tenant could not look up: another tenant's like one that is not there.
+
+        Raises:
+            RequestInvalid: it is not to be seen.
+        """
+        parent = job.parent_id
+        if tenant is None or parent is None or parent in seen:
+            return
+        if await self._driver.describe(parent, tenant=tenant) is None:
+            refuse_request("parent_id", "must be the id of a job that is there", fix="correct it, or leave it out")
+        seen.add(parent)
 
     async def _stored(self, job: NewJob, claim: RequestClaim | None) -> Enqueued:
         if claim is None:

@@ -326,7 +326,7 @@ async def test_whatever_is_done_to_a_key_leaves_who_did_it_and_why(each_locked: 
 
 
 async def test_children_of_another_tenant_are_not_named(each_locked: Api) -> None:
-    """Anybody who may enqueue may name any job as the parent."""
+    """One that stages or enqueues in a process may name any job as the parent."""
     parent = await each_locked.env.enqueue()
     own = await each_locked.env.enqueue(parent_id=parent)
     await each_locked.env.enqueue(parent_id=parent, tenant="acme")

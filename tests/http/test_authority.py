@@ -281,3 +281,23 @@ def _without(answer: httpx.Response, ids: dict[str, str]) -> dict[str, Any]:
     for name, value in ids.items():
         text = text.replace(value, name)
     return {name: value for name, value in httpx.Response(200, text=text).json().items() if name != "request_id"}
+
+
+async def test_another_tenants_job_is_no_parent_and_answers_as_one_that_is_not_there(world: World) -> None:
+    theirs, ours = await world.env.enqueue(tenant="globex"), await world.env.enqueue(tenant="acme")
+    async with await world.client("acme", WRITE) as client:
+        answers = []
+        for parent in (theirs, uuid4()):
+            job = {"name": NAME, "payload": {}, "parent_id": str(parent)}
+            one = await client.post("/v1/jobs", json=job)
+            many = await client.post("/v1/job-batches", json={"jobs": [{"name": NAME, "payload": {}}, job]})
+            assert code_of(one) == code_of(many) == (422, "REQUEST_INVALID")
+            pointers = [each.json()["errors"][0]["pointer"] for each in (one, many)]
+            assert pointers == ["/parent_id", "/jobs/1/parent_id"]
+            answers.append((one.json()["detail"], one.json()["fix"], many.json()["detail"]))
+        assert answers[0] == answers[1]
+        job = {"name": NAME, "payload": {}, "parent_id": str(ours)}
+        assert (await client.post("/v1/jobs", json=job)).status_code == 201
+        assert (await client.post("/v1/job-batches", json={"jobs": [job, job]})).status_code == 200
+    page = await world.env.driver.list(ListQuery(parent_id=theirs))
+    assert page.items == ()
