@@ -87,16 +87,22 @@ class Guard:
         self._used.add(taken.key_id)
         return known.identity
 
-    async def find(self, key_id: str) -> Identity | None:
+    async def find(self, key_id: str, was_shown: Callable[[bytes], bool]) -> Identity | None:
         """Give the caller of a key in force by its id, for one who has shown the key before; None for one that is not.
+
+        `was_shown` says of a secret's digest whether it is the one that was shown: a key whose secrets in force are all
+        others is not this caller's any more.
 
         Raises:
             DriverUnavailable: whether it is, is not known.
         """
-        if self._bootstrap is not None and key_id == BOOTSTRAP_IDENTITY.key_id:
-            return BOOTSTRAP_IDENTITY
+        if key_id == BOOTSTRAP_IDENTITY.key_id:
+            return BOOTSTRAP_IDENTITY if self._bootstrap is not None and was_shown(self._bootstrap) else None
         known = None if self._ring is None else await self._ring.find(KeyId(key_id))
-        return None if known is None else known.identity
+        if known is None or not any(was_shown(digest) for digest in known.digests):
+            return None
+        self._used.add(KeyId(key_id))
+        return known.identity
 
     async def holds(self, identity: Identity) -> bool:
         """Say whether a caller that came in may stay: its key is in force still, and what it was.
@@ -158,5 +164,14 @@ class Guard:
     def _of_file(self, token: str) -> Identity | None:
         if self._bootstrap is None:
             return None
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        return BOOTSTRAP_IDENTITY if hmac.compare_digest(digest, self._bootstrap) else None
+        return BOOTSTRAP_IDENTITY if hmac.compare_digest(_digest(token), self._bootstrap) else None
+
+
+def digest_of(identity: Identity, token: str) -> bytes:
+    """Give the digest of the secret in a token that was taken for a caller."""
+    taken = read_token(token)
+    return taken.digest if taken is not None and taken.key_id == identity.key_id else _digest(token)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

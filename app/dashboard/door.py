@@ -1,4 +1,7 @@
-"""Lets people in with a key of the API: the key is shown once, its id stands for it afterwards.
+"""Lets people in with a key of the API: the key is shown once, a handle stands for it afterwards.
+
+The handle is the key's id and a fingerprint of the secret that was shown: once that secret is taken no more, neither is
+the handle, also where the key goes on with another.
 
 Cookies and forms are signed with a secret made of the bootstrap key, which every process of a service has; without one
 it is this process's own, and whoever signed in elsewhere is asked again. It is made of nothing that the store holds: to
@@ -11,11 +14,12 @@ import hashlib
 import hmac
 import secrets
 
-from ..control.guard import Guard
+from ..control.guard import Guard, digest_of
 from ..domain.api_key import Identity
 from ..domain.errors import Unauthenticated
 
 _PURPOSE = b"outlast dashboard"
+_FINGERPRINT = 32
 
 
 class Door:
@@ -32,18 +36,29 @@ class Door:
         return self._guard.is_open
 
     async def enter(self, key: str) -> str:
-        """Give the id of a key that somebody has shown. Raises `UNAUTHENTICATED`."""
-        identity = await self._guard.authenticate(key.strip())
+        """Give the handle of a key that somebody has shown. Raises `UNAUTHENTICATED`."""
+        key = key.strip()
+        identity = await self._guard.authenticate(key)
         if identity is None:
             raise Unauthenticated(
                 "this key is not known here, or no longer",
                 fix="use a key that `outlast keys list` shows to be in force, or the one of OUTLAST_API_KEY_FILE",
             )
-        return identity.key_id
+        return f"{identity.key_id}.{self._fingerprint(identity.key_id, digest_of(identity, key))}"
 
-    async def known(self, key_id: str) -> Identity:
-        """Give who has come in with a key, as it is now. Raises `UNAUTHENTICATED` once it is in force no more."""
-        identity = await (self._guard.authenticate("") if self.is_open else self._guard.find(key_id))
+    async def known(self, handle: str) -> Identity:
+        """Give who has come in with a key, as it is now. Raises `UNAUTHENTICATED` once its secret is not in force."""
+        if self.is_open:
+            identity = await self._guard.authenticate("")
+        else:
+            key_id, _, shown = handle.partition(".")
+            identity = await self._guard.find(
+                key_id, lambda digest: hmac.compare_digest(shown.encode(), self._fingerprint(key_id, digest).encode())
+            )
         if identity is None:
             raise Unauthenticated("the key of this session is not in force any more", fix="sign in again")
         return identity
+
+    def _fingerprint(self, key_id: str, digest: bytes) -> str:
+        """Give what stands for a secret in a cookie; without this service's own secret it says nothing."""
+        return hmac.new(self.secret, b"shown\0" + key_id.encode() + digest, hashlib.sha256).hexdigest()[:_FINGERPRINT]

@@ -1,8 +1,8 @@
 """Who a visitor is from one page to the next: a signed cookie, and a token in every form.
 
-The cookie carries the handle of a key, signed and with its age; the key itself is never kept. A form's token is bound
-to the visitor's handle, and a request that changes something must also come from a page of ours: browsers say so in
-`Sec-Fetch-Site` or `Origin`. Either check alone would do; both are asked for.
+The cookie carries the handle of a key, signed and with its age, and dies with the secret that was shown; the key itself
+is never kept. A form's token is bound to the visitor's handle, and a request that changes something must also come from
+a page of ours: browsers say so in `Sec-Fetch-Site` or `Origin`. Either check alone would do; both are asked for.
 """
 
 from __future__ import annotations
