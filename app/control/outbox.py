@@ -38,20 +38,22 @@ class OutboxControl:
         ids: Sequence[OutboxId] | None,
         *,
         may_double: bool = False,
+        tenant: str | None = None,
         by: str,
         reason: str | None = None,
     ) -> int:
         """Stage quarantined rows again, these or all; gives their number. Repeating it is safe.
 
+        With `tenant` only that tenant's rows; another's, named, is passed over like one that is not there.
         Rows that are too old to know whether they were published are staged only when named, with `may_double`.
         """
         outbox, target = self._given(), "all" if ids is None else ",".join(str(row_id) for row_id in ids[:MOST_NAMED])
-        audit = entry_of(Acting(actor=by, reason=reason), Action.OUTBOX_REPLAY, Target.OUTBOX, target)
+        audit = entry_of(Acting(actor=by, reason=reason), Action.OUTBOX_REPLAY, Target.OUTBOX, target, tenant=tenant)
         if audit is not None and outbox is not outbox_of(self._driver):
             # Two databases share no commit: the row comes first, so that nothing is done without one.
             await self._driver.keep_entry(audit.came_to(ASKED))
             audit = None
-        return await outbox.replay(ids, may_double=may_double, audit=audit)
+        return await outbox.replay(ids, may_double=may_double, tenant=tenant, audit=audit)
 
     def _given(self) -> OutboxStore[Any]:
         if self._outbox is None:

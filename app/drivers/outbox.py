@@ -105,9 +105,16 @@ class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
         ...
 
     async def replay(
-        self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
+        self,
+        ids: Sequence[OutboxId] | None = None,
+        *,
+        may_double: bool = False,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> int:
-        """Stage quarantined rows again, these or all; gives their number. Others are left alone.
+        """Stage quarantined rows again, these or all, of one tenant if it is named; gives their number.
+
+        Others are left alone.
 
         A stale row may have been published: it is passed over unless it is named and `may_double` is said. It is
         published then, its staging taken to be now. The row of the audit is kept in the outbox's own database.

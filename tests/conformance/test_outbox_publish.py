@@ -147,6 +147,17 @@ async def test_a_replay_leaves_alone_what_is_not_quarantined(outbox: Outbox) -> 
     assert await outbox.store.replay() == 0
 
 
+async def test_a_replay_of_one_tenant_leaves_alone_the_rows_of_others(outbox: Outbox, passes: Passes) -> None:
+    mine, other = [await outbox.staged(payload="{", tenant=tenant) for tenant in ("mine", "other")]
+    await passes.once(BATCH)
+    assert await outbox.store.replay([OutboxId(other)], tenant="mine") == 0
+    assert await outbox.store.replay([OutboxId(other)], may_double=True, tenant="mine") == 0
+    assert await outbox.store.replay(tenant="mine") == 1
+    assert [row_id for row_id, _ in await outbox.quarantined()] == [other]
+    assert await outbox.store.replay([OutboxId(mine), OutboxId(other)], tenant="other") == 1
+    assert await outbox.quarantined() == []
+
+
 async def test_a_payload_that_is_no_json_is_quarantined(outbox: Outbox, passes: Passes) -> None:
     wrong = [await outbox.staged(payload=payload) for payload in ("{", '{"a": 1, "a": 2}')]
     right = await outbox.staged()

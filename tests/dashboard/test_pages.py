@@ -14,6 +14,7 @@ from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
 from tests.http.test_schedules import declare
 from tests.support.drivers import NAME, QUEUE
+from tests.support.outbox import outbox_env
 
 PAGES = ["/", "/jobs", "/queues", "/schedules", "/dead", "/workers", "/types", f"/types/{NAME}", "/events"]
 PAGES += ["/outbox", "/bulk", "/system", "/audit", "/login"]
@@ -192,6 +193,16 @@ async def test_another_tenants_job_reads_as_an_absent_one(visitor: Visitor) -> N
     assert f"there is no job {job['id']}" in response.text
     assert job["id"] not in await visitor.see("/jobs")
     assert (await visitor.send(f"/jobs/{job['id']}/cancel")).status_code == 404
+
+
+async def test_a_replay_is_of_the_visitors_tenant_alone(visitor: Visitor) -> None:
+    visitor.api.act_as(Identity(name="mine", tenant="mine", scopes=frozenset(Scope)))
+    async with outbox_env(visitor.env) as outbox:
+        mine, other = [await outbox.staged(payload="{", tenant=tenant) for tenant in ("mine", "other")]
+        await outbox.publish()
+        assert "Staged again: 0" in await visitor.act("/outbox/replay", {"row": str(other)})
+        assert "Staged again: 1" in await visitor.act("/outbox/replay", {"all": "yes"})
+        assert [row for row, _ in await outbox.quarantined()] == [other] != [mine]
 
 
 QUEUES = frozenset({"other"})

@@ -20,11 +20,11 @@ async def page(visit: Visit) -> Response:
 
 
 async def replay(visit: Visit) -> Response:
-    """Stage one row again, or all that were put aside."""
+    """Stage one row again, or all that were put aside; of a visitor of one tenant, that tenant's."""
     form = await visit.form()
     by, row = visit.acting(form), read_uuid(form.one("row"))
     if row is None and form.one("all") != "yes":
         raise RequestInvalid("no row was named", fix="press the button of a row, or that of all")
     ids = None if row is None else [OutboxId(row)]
-    count = await visit.services.outbox.replay(ids, by=by.actor, reason=by.reason)
+    count = await visit.services.outbox.replay(ids, tenant=visit.tenant, by=by.actor, reason=by.reason)
     return visit.go("/outbox", said=f"Staged again: {count:,}")

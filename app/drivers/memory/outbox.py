@@ -162,7 +162,12 @@ class MemoryOutbox:
             )
 
     async def replay(
-        self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
+        self,
+        ids: Sequence[OutboxId] | None = None,
+        *,
+        may_double: bool = False,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> int:
         """Stage quarantined rows again."""
         with self._store.statement(audit) as now:
@@ -171,7 +176,10 @@ class MemoryOutbox:
             replayed = [
                 row
                 for row_id, row in self._rows.items()
-                if row_id in chosen and row.refusal is not None and (takes_stale or row.refusal.code is not None)
+                if row_id in chosen
+                and row.refusal is not None
+                and (takes_stale or row.refusal.code is not None)
+                and tenant in {None, row.job.tenant}
             ]
             for row in replayed:
                 row.refusal = row.quarantined_at = None

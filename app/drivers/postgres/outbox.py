@@ -116,10 +116,15 @@ class PostgresOutbox:
         return await outbox_view.view(self._db, limit, tenant=tenant)
 
     async def replay(
-        self, ids: Sequence[OutboxId] | None = None, *, may_double: bool = False, audit: AuditEntry | None = None
+        self,
+        ids: Sequence[OutboxId] | None = None,
+        *,
+        may_double: bool = False,
+        tenant: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> int:
         """Stage quarantined rows again."""
-        count = await outbox_view.replay(self._db, self._looks, ids, may_double=may_double, audit=audit)
+        count = await outbox_view.replay(self._db, self._looks, ids, may_double=may_double, tenant=tenant, audit=audit)
         if count and self._rings is not None:
             await notify(self._rings, Wake.STAGED)
         return count

@@ -37,8 +37,8 @@ where state = 2 and ($2::text is null or tenant = $2) order by refused_at desc, 
 _REPLAY = """
 update outlast.outbox
 set state = 0, claims = 0, staged_at = outlast.clock(), refused_at = null, refused_code = null, refused_why = null
-where state = 2 and ($1::uuid[] is null and refused_code is not null
-  or id = any($1::uuid[]) and ($2 or refused_code is not null))"""
+where state = 2 and ($3::text is null or tenant = $3)
+  and ($1::uuid[] is null and refused_code is not null or id = any($1::uuid[]) and ($2 or refused_code is not null))"""
 
 _FORWARDED = "select job_id from outlast.source where source_id = $1"
 _FIND = """
@@ -64,11 +64,17 @@ async def view(db: Database, limit: int, *, tenant: str | None = None) -> Outbox
 
 
 async def replay(
-    db: Database, looks: Looks, ids: Sequence[OutboxId] | None, *, may_double: bool, audit: AuditEntry | None
+    db: Database,
+    looks: Looks,
+    ids: Sequence[OutboxId] | None,
+    *,
+    may_double: bool,
+    tenant: str | None,
+    audit: AuditEntry | None,
 ) -> int:
     """Stage quarantined rows again, these or all; stale ones, which have no code, only as the protocol says."""
     chosen = None if ids is None else list(ids)
-    tag = await audited(db, lambda conn: conn.execute(db.in_schema(_REPLAY), chosen, may_double), audit, _told)
+    tag = await audited(db, lambda conn: conn.execute(db.in_schema(_REPLAY), chosen, may_double, tenant), audit, _told)
     looks.forget()
     return count_of(tag)
 
