@@ -78,6 +78,28 @@ async def test_ending_many_asks_for_their_number(visitor: Visitor) -> None:
     assert "Cancel 1 jobs" in await visitor.act("/bulk", fields | {"expected": "1", "typed": "1"})
 
 
+@pytest.mark.parametrize("action", ["retry", "cancel", "delete"])
+async def test_nothing_is_done_to_many_without_the_number_that_was_confirmed(visitor: Visitor, action: str) -> None:
+    ended = await visitor.api.post()
+    await visitor.api.finish(DeadLettered(error=failure(), reason=DeadReason.TERMINAL))
+    ready = await visitor.api.post()
+    for fields in ({"scope": "matching", "q": ""}, {"id": ended["id"]}, {"id": ready["id"], "expected": ""}):
+        response = await visitor.send("/bulk", {"action": action, **fields})
+        assert response.status_code == 422
+        assert "Confirm the number that is shown" in response.text
+    assert [(await visitor.api.get(job))["state"] for job in (ended, ready)] == ["dead", "ready"]
+
+
+async def test_an_id_is_no_search_over_many(visitor: Visitor) -> None:
+    job, _ = await visitor.api.post(), await visitor.api.post()
+    for path, more in (("/bulk/confirm", {}), ("/bulk", {"expected": "2", "typed": "2"})):
+        fields = {"action": "cancel", "scope": "matching", "q": f"state:ready {job['id']}", **more}
+        response = await visitor.send(path, fields)
+        assert response.status_code == 422
+        assert "an id is no search" in response.text
+    assert (await visitor.api.get(job))["state"] == "ready"
+
+
 @pytest.mark.parametrize("fields", [{}, {"action": "explode"}, {"action": "retry"}, {"action": "retry", "id": "x"}])
 async def test_a_selection_that_means_nothing_is_refused(visitor: Visitor, fields: dict[str, str]) -> None:
     assert (await visitor.send("/bulk/confirm", fields)).status_code == 422
@@ -214,7 +236,7 @@ async def test_a_key_bound_to_other_queues_changes_nothing(visitor: Visitor, pla
     if place.path in {"/login", "/logout", "/theme"}:
         return
     job, token = await visitor.api.post(), await visitor.token()
-    made = await visitor.send("/bulk", {"action": "retry", "id": job["id"]})
+    made = await visitor.send("/bulk", {"action": "cancel", "id": job["id"], "expected": "1", "typed": "1"})
     bulk_id = made.headers["location"].rpartition("/")[2]
     names = {"job_id": job["id"], "queue": QUEUE, "name": NAME, "bulk_id": bulk_id, "worker_id": "1"}
     bound = Identity(name="bound", tenant=None, scopes=frozenset(Scope), queues=QUEUES)

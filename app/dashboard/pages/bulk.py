@@ -58,10 +58,14 @@ async def confirm(visit: Visit) -> Response:
 
 
 async def make(visit: Visit) -> Response:
-    """Make the operation that was confirmed, over as many jobs as were shown."""
+    """Make the operation that was confirmed, over as many jobs as were shown; without that number nothing is done."""
     form = await visit.form()
     request = _request(visit, form)
     expected = form.number("expected")
+    if expected is None:
+        return await _asked(
+            visit, form, status=HTTPStatus.UNPROCESSABLE_ENTITY, wrong="confirm the number that is shown"
+        )
     if request.action in _TYPED and form.number("typed") != expected:
         return await _asked(
             visit, form, status=HTTPStatus.UNPROCESSABLE_ENTITY, wrong="type the number of jobs to go on"
@@ -108,6 +112,10 @@ def _request(visit: Visit, form: Form, *, expects: bool = True) -> BulkRequest:
     asked = read_query([form.one("q")], visit.now)
     if ids is None and asked.wrong:
         raise RequestInvalid(f"the filter is not understood: {asked.wrong[0]}", fix="correct the search first")
+    if ids is None and asked.job_id is not None:
+        raise RequestInvalid(
+            "an id is no search: without it every job would match", fix="open that job, or select its row in the list"
+        )
     jobs = asked.filter() if ids is None else None
     if jobs is not None and jobs.states - ACTS_ON[action]:
         # A search over several states is narrowed to what the action can mean; over one alone it is refused.
