@@ -125,6 +125,6 @@ def _instant(text: str, now: datetime) -> datetime | None:
         return now - int(span[1]) * _SPANS[span[2]]
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # no time, or one that is none in UTC
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

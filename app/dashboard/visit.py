@@ -7,6 +7,7 @@ something reads its form through it, which is where a forged one is refused.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +24,8 @@ from .session import Known, Sessions, check_origin
 from .views import Views
 
 _MOST_FIELDS = 2_000
+# What fits into 64 bits, whatever its digits.
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _ROOM_FOR_FIELDS = 65_536
 # A character of a payload is three in a form.
 _ESCAPED = 3
@@ -46,7 +49,7 @@ class Form(dict[str, list[str]]):
         text = self.one(name).replace(",", "")
         if not text:
             return None
-        if not text.lstrip("-").isascii() or not text.lstrip("-").isdecimal() or len(text) > 18:  # noqa: PLR2004 - 64 bits
+        if not _WHOLE.fullmatch(text):
             raise RequestInvalid(f"{name} is not a whole number", fix="write digits only", pointer=f"/{name}")
         return int(text)
 
@@ -109,6 +112,11 @@ class Visit:
     def asked(self, name: str) -> str:
         """Give a parameter of the address."""
         return self.request.query_params.get(name, "").strip()
+
+    def asked_number(self, name: str) -> int | None:
+        """Give a parameter of the address as a whole number, None for what is none, or below zero."""
+        text = self.asked(name)
+        return max(int(text), 0) if _WHOLE.fullmatch(text) else None
 
     def part(self, name: str) -> str:
         """Give a part of the path."""

@@ -8,13 +8,12 @@ from ...domain.audit import Action, AuditQuery, Target
 from ..visit import Visit
 
 _SHOWN = 50
-_DIGITS = 18
 _KINDS = frozenset(kind.value for kind in Target)
 
 
 async def page(visit: Visit) -> Response:
     """Give one page, newest first."""
-    before, action, kind = visit.asked("before"), visit.asked("action"), visit.asked("kind")
+    action, kind = visit.asked("action"), visit.asked("kind")
     found = await visit.services.audit.list(
         AuditQuery(
             actor=visit.asked("actor") or None,
@@ -22,7 +21,7 @@ async def page(visit: Visit) -> Response:
             target_kind=kind if kind in _KINDS else None,
             target=visit.asked("target") or None,
             tenant=visit.tenant,
-            before=int(before) if before.isascii() and before.isdecimal() and len(before) <= _DIGITS else None,
+            before=visit.asked_number("before"),
             limit=_SHOWN,
         )
     )

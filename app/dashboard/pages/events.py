@@ -8,17 +8,15 @@ from ...domain.event import EventQuery
 from ..visit import PAYLOADS, WRITE, Visit
 
 _SHOWN = 50
-_DIGITS = 18
 
 
 async def page(visit: Visit) -> Response:
     """Give stored events, newest first."""
-    before = visit.asked("before")
     query = EventQuery(
         tenant=visit.tenant,
         name=visit.asked("name") or None,
         key=visit.asked("key") or None,
-        before=int(before) if before.isascii() and before.isdecimal() and len(before) <= _DIGITS else None,
+        before=visit.asked_number("before"),
         limit=_SHOWN,
     )
     found = await visit.services.events.list(query)

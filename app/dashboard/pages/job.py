@@ -72,7 +72,7 @@ async def page(visit: Visit) -> Response:
     )
     shown = visit.asked("steps") if visit.asked("steps") in _STEP_FILTERS else "all"
     rows = _chosen(fall, shown)
-    first = max(0, int(visit.asked("row"))) if visit.asked("row").isdecimal() and len(visit.asked("row")) < 7 else 0  # noqa: PLR2004
+    first = visit.asked_number("row") or 0
     return visit.page(
         "job.html",
         title=f"{view.name} …{str(view.id)[-8:]}",

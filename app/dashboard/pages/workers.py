@@ -54,10 +54,10 @@ async def page(visit: Visit) -> Response:
             held[job.claim.worker_id].append(job)
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     newest = max(live, key=lambda worker: worker.started_at).code_version if live else None
-    before = visit.asked("before")
+    before = visit.asked_number("before")
     reports = await visit.services.deploys.list(
         limit=_REPORTS,
-        before=int(before) if before.isdecimal() and int(before) <= LARGEST_WORKER_ID else None,
+        before=None if before is None else min(before, LARGEST_WORKER_ID),
         tenant=visit.tenant,
     )
     return visit.page(
