@@ -10,7 +10,8 @@ from .dashboard.door import Door
 from .dashboard.services import DashboardServices
 from .drivers.protocol import JobDriver
 from .http.auth import read_key_file
-from .http.problems import status_of
+from .http.caller import PAGES, owner_of
+from .http.problems import headers_of, status_of
 from .http.services import HttpServices
 from .jobs.admission import wall_clock
 from .settings import Settings
@@ -48,4 +49,6 @@ def dashboard_services(driver: JobDriver, services: HttpServices, *, key: str | 
         now=wall_clock,
         is_draining=services.is_draining,
         status_of=status_of,
+        headers_of=headers_of,
+        count=lambda visitor, path: services.rate.take(owner_of(visitor), PAGES + path),
     )

@@ -5,7 +5,7 @@ Built by the composition root. Nothing here is global; pages speak to the contro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,6 +24,7 @@ from ..control.purge import PurgeControl
 from ..control.queues import QueueControl
 from ..control.runs import RunControl
 from ..control.schedules import ScheduleControl
+from ..domain.api_key import Identity
 from ..domain.errors import OutlastError
 from ..observability.telemetry import Telemetry
 from .door import Door
@@ -31,7 +32,11 @@ from .door import Door
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardServices:
-    """The controls behind the pages. `now` is this process's clock, for ages; `status_of` gives an error's status."""
+    """The controls behind the pages. `now` is this process's clock, for ages.
+
+    `status_of` and `headers_of` give an error's status and headers. `count` counts a request of a visitor for a place
+    and gives headers that say what is left; it raises `RATE_LIMITED`.
+    """
 
     jobs: JobControl
     runs: RunControl
@@ -55,4 +60,6 @@ class DashboardServices:
     now: Callable[[], datetime]
     is_draining: Callable[[], bool]
     status_of: Callable[[OutlastError], int]
+    headers_of: Callable[[OutlastError], Mapping[str, str]]
+    count: Callable[[Identity, str], Mapping[str, str]]
     telemetry: Telemetry

@@ -6,7 +6,7 @@ its repair, also one of our own, which is reported once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlencode
@@ -77,11 +77,13 @@ class Site:
         async def serve(request: Request) -> Response:
             if at.needs is OPEN:
                 return await at.page(self._visit(request, None))
-            visit = self._visit(request, await self._sessions.of(request))
+            known = await self._sessions.of(request)
+            counted = self._services.count(known.visitor, at.path)
+            visit = self._visit(request, known)
             visit.need(at.needs)
             if at.about is not None:
                 visit.seen.visitor.check_every_queue(at.about)
-            return await at.page(visit)
+            return _with(counted, await at.page(visit))
 
         return serve
 
@@ -116,7 +118,13 @@ class Site:
                 method=request.method, path=request.url.path, code=error.code, error=exc
             )
         visit = self._visit(request, known)
-        return visit.page("error.html", status=status, title=error.title, error=error)
+        page = visit.page("error.html", status=status, title=error.title, error=error)
+        return _with(self._services.headers_of(error), page)
+
+
+def _with(headers: Mapping[str, str], response: Response) -> Response:
+    response.headers.update(headers)
+    return response
 
 
 async def _nowhere(_request: Request) -> Response:

@@ -127,6 +127,15 @@ def status_of(error: OutlastError) -> int:
     return own if isinstance(own, int) else STATUS.get(error.code, STATUS[Internal.code])
 
 
+def headers_of(error: OutlastError) -> dict[str, str]:
+    """Give the headers of an error's answer: those it names, and when to try again."""
+    given = error.details.get(HEADERS_DETAIL)
+    headers = dict(given) if isinstance(given, Mapping) else {}
+    if error.retryable:
+        headers.setdefault("Retry-After", str(_RETRY_AFTER_SECONDS))
+    return headers
+
+
 def is_fault(error: OutlastError) -> bool:
     """Say whether an error is the service's own and belongs in the log."""
     return status_of(error) >= STATUS[Internal.code] and error.code != NotImplementedYet.code
@@ -158,10 +167,7 @@ def problem_document(error: OutlastError, facts: RequestFacts) -> Document:
 
 def problem_response(error: OutlastError, facts: RequestFacts) -> Response:
     """Render an error, with the headers its code calls for."""
-    given = error.details.get(HEADERS_DETAIL)
-    headers = dict(given) if isinstance(given, Mapping) else {}
-    if error.retryable:
-        headers.setdefault("Retry-After", str(_RETRY_AFTER_SECONDS))
+    headers = headers_of(error)
     if error.code == Unauthenticated.code:
         headers.setdefault("WWW-Authenticate", 'Bearer realm="outlast"')
     body = render(problem_document(error, facts))

@@ -1,7 +1,8 @@
 """How many requests a caller may send: a bucket of tokens for each key, in this process, filled at a steady rate.
 
 Off unless a rate is set. Cancelling is never refused, and neither are the probes: whoever has lost control of what they
-send must be able to stop it. The identity is the key's, never an address. Called by the edge, before a body is read.
+send must be able to stop it. The identity is the key's, never an address; pages and the API take from one bucket.
+Called by the edge and by the pages, before a body is read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .problems import HEADERS_DETAIL
 
 # Beyond it, buckets that are full again are forgotten; a full one is what a new caller gets.
 _MOST_BUCKETS = 10_000
-_ALWAYS = re.compile(r"/v1/jobs/[^/]+/cancel|/metrics|/version|/v1/drain")
+_ALWAYS = re.compile(r"/(?:v1|ui)/jobs/[^/]+/cancel|/ui/logout|/metrics|/version|/v1/drain")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from app.dashboard.session import COOKIE
+from app.http.rate import RateLimiter
 from tests.dashboard.visitor import HERE, KEY, Visitor
+from tests.support.drivers import memory_env
 
 _TOKEN = re.compile(r'name="token" value="([0-9a-f]+)"')
 
@@ -52,3 +54,20 @@ async def test_a_session_ends_with_its_key(stranger: Visitor) -> None:
     browser, other = await sign_in(stranger, key["token"]), await sign_in(stranger, KEY)
     assert (await stranger.api.client.delete(f"/v1/api-keys/{key['id']}")).status_code == 200
     assert (await status(browser), await status(other)) == (303, 200)
+
+
+async def test_pages_and_the_api_take_from_one_rate() -> None:
+    limiter = RateLimiter(1, burst=4, monotonic=lambda: 0.0)
+    async with memory_env() as env, Visitor(env, key=KEY, rate=limiter).there() as site:
+        browser = await sign_in(site, KEY)
+        shown = [await browser.get("/ui/jobs"), await site.api.client.get("/v1/jobs"), await browser.get("/ui/dead")]
+        assert [answer.headers["ratelimit"] for answer in shown] == ['"key";r=3;t=1', '"key";r=2;t=2', '"key";r=1;t=3']
+        found = _TOKEN.search((await browser.get("/ui/jobs")).text)
+        refused = await browser.get("/ui/jobs")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert "/problems/RATE_LIMITED" in refused.text
+        assert (await site.api.client.get("/v1/jobs")).status_code == 429
+        assert found is not None
+        never = "/ui/jobs/01a20d87-0a2c-7ae8-b8a0-c0396c8e24a7/cancel"
+        assert (await browser.post(never, data={"token": found[1]})).status_code == 404
+        assert (await browser.post("/ui/logout", data={"token": found[1]})).status_code == 303

@@ -23,9 +23,9 @@ _TOKEN = re.compile(r'name="token" value="([0-9a-f]+)"')
 class Visitor:
     """A browser without scripts, and the API beside it."""
 
-    def __init__(self, env: DriverEnv, *, key: str | None = None) -> None:
+    def __init__(self, env: DriverEnv, *, key: str | None = None, **overrides: Any) -> None:
         self.env = env
-        self.api = Api(env, key=key)
+        self.api = Api(env, key=key, **overrides)
         pages = create_dashboard(dashboard_services(env.driver, self.api.services, key=key))
         self.api.app = create_app(self.api.services, pages=pages)
         self.browser = httpx.AsyncClient(
