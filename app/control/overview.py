@@ -71,6 +71,11 @@ class OverviewControl:
                 found = self._grouped[tenant] = (began, await self._driver.dead_letters(tenant=tenant))
             return found[1]
 
+    async def forget_dead_letters(self) -> None:
+        """Look again when somebody asks next: some were just deleted by this process."""
+        async with self._lock:
+            self._grouped.clear()
+
     def history(self) -> tuple[Sample, ...]:
         """Give what this process counted in the last hour, oldest first; where nobody asked there is a gap."""
         now = self._monotonic()

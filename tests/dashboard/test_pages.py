@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 
@@ -135,6 +136,16 @@ async def test_old_dead_letters_are_purged(visitor: Visitor) -> None:
     await visitor.api.finish(DeadLettered(error=failure(), reason=DeadReason.TERMINAL))
     assert "Deleted 0 dead letters" in await visitor.act("/dead/purge", {"days": "30"})
     assert (await visitor.send("/dead/purge", {"days": "0"})).status_code == 422
+
+
+async def test_dead_letters_are_not_read_for_every_look_but_after_a_purge(visitor: Visitor) -> None:
+    assert "0 in 0 groups" in await visitor.see("/dead")
+    await visitor.api.post()
+    await visitor.api.finish(DeadLettered(error=failure(), reason=DeadReason.TERMINAL))
+    assert "0 in 0 groups" in await visitor.see("/dead")
+    assert "1 in 1 groups" in await visitor.act("/dead/purge", {"days": "30"})
+    await visitor.env.advance(timedelta(days=31))
+    assert "0 in 0 groups" in await visitor.act("/dead/purge", {"days": "30"})
 
 
 async def test_a_queue_is_paused_limited_and_resumed(visitor: Visitor) -> None:

@@ -22,7 +22,7 @@ _MOST_DAYS = 3_650
 
 async def page(visit: Visit) -> Response:
     """Give the groups, one of them open if asked for."""
-    groups = await visit.services.purge.dead_letters(tenant=visit.tenant)
+    groups = await visit.services.overview.dead_letters(tenant=visit.tenant)
     sort = visit.asked("sort") if visit.asked("sort") in _SORTS else "last"
     wanted = visit.asked("q").removeprefix("name:")
     shown = [group for group in groups if wanted in group.name]
@@ -60,6 +60,7 @@ async def purge(visit: Visit) -> Response:
         after=None if found is None else JobId(found),
         by=visit.acting(form),
     )
+    await visit.services.overview.forget_dead_letters()
     more = "" if done.next_after is None else "; there are more, send it again"
     return visit.go("/dead", said=f"Deleted {done.purged:,} dead letters{more}")
 
