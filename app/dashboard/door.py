@@ -16,7 +16,7 @@ import secrets
 
 from ..control.guard import Guard, digest_of
 from ..domain.api_key import Identity
-from ..domain.errors import Unauthenticated
+from ..domain.errors import OutlastError, Unauthenticated
 
 _PURPOSE = b"outlast dashboard"
 _FINGERPRINT = 32
@@ -58,6 +58,10 @@ class Door:
         if identity is None:
             raise Unauthenticated("the key of this session is not in force any more", fix="sign in again")
         return identity
+
+    def turned_away(self, error: OutlastError, visitor: Identity | None, *, address: str | None, path: str) -> None:
+        """Note for the audit that somebody was turned away."""
+        self._guard.refused(error, visitor, address=address, path=path)
 
     def _fingerprint(self, key_id: str, digest: bytes) -> str:
         """Give what stands for a secret in a cookie; without this service's own secret it says nothing."""

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..domain.api_key import Identity
-from ..domain.errors import Forbidden, Unauthenticated
+from ..domain.errors import Forbidden, OutlastError, Unauthenticated
 from .door import Door
 
 # Browsers keep such a cookie to the host it came from, and send it over TLS or to localhost alone.
@@ -67,6 +67,11 @@ class Sessions:
         """Refuse a form that was not made for this visitor. Raises `FORBIDDEN`."""
         if not hmac.compare_digest((sent or "").encode(), known.token.encode()):
             raise Forbidden("this form was made for another session", fix="open the page again, then send it again")
+
+    def turned_away(self, request: Request, error: OutlastError, visitor: Identity | None = None) -> None:
+        """Note for the audit that a request was turned away."""
+        address = None if request.client is None else request.client.host
+        self._door.turned_away(error, visitor, address=address, path=request.url.path)
 
     def _handle(self, request: Request) -> str:
         try:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from ..domain.api_key import Scope
-from ..domain.errors import Internal, NotFound, NotImplementedYet, OutlastError, Unauthenticated
+from ..domain.errors import Forbidden, Internal, NotFound, NotImplementedYet, OutlastError, Unauthenticated
 from .assets import Assets
 from .headers import PAGE_HEADERS
 from .services import DashboardServices
@@ -112,6 +112,9 @@ class Site:
             known = await self._sessions.of(request)
         except OutlastError:
             known = None
+        if isinstance(error, Forbidden) or (isinstance(error, Unauthenticated) and request.method == "POST"):
+            # A page that is looked at without a session is no refusal: its visitor is asked to sign in.
+            self._sessions.turned_away(request, error, None if known is None else known.visitor)
         status = self._services.status_of(error)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, NotImplementedYet):
             self._services.telemetry.request_failed(

@@ -71,3 +71,30 @@ async def test_pages_and_the_api_take_from_one_rate() -> None:
         never = "/ui/jobs/01a20d87-0a2c-7ae8-b8a0-c0396c8e24a7/cancel"
         assert (await browser.post(never, data={"token": found[1]})).status_code == 404
         assert (await browser.post("/ui/logout", data={"token": found[1]})).status_code == 303
+
+
+async def refusals(site: Visitor) -> list[tuple[str, str | None, str, int]]:
+    """Give who was turned away, with which code, where and how often."""
+    await site.api.guard.write()
+    items = (await site.api.client.get("/v1/audit?action=auth.refused")).json()["items"]
+    found = [(row["outcome"], row["target"]["id"], row["details"]["path"], row["details"]["count"]) for row in items]
+    return sorted(found, key=str)
+
+
+async def test_who_is_turned_away_is_in_the_audit(stranger: Visitor) -> None:
+    key = await make_key(stranger, "jobs:read")
+    for _ in range(3):
+        await sign_in(stranger, key["token"][:-1] + "x")
+    await stranger.browser.post("/ui/queues/mail/pause")
+    browser = await sign_in(stranger, key["token"])
+    assert await status(browser, "/ui/audit") == 403
+    assert await refusals(stranger) == [
+        ("FORBIDDEN", key["id"], "/ui/audit", 1),
+        ("UNAUTHENTICATED", None, "/ui/login", 4),
+    ]
+
+
+async def test_to_be_asked_for_a_key_is_no_refusal(stranger: Visitor) -> None:
+    assert await status(stranger.browser) == 303
+    assert (await stranger.get("/jobs", **{"HX-Request": "true"})).status_code == 401
+    assert await refusals(stranger) == []

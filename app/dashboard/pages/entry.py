@@ -25,6 +25,7 @@ async def login(visit: Visit) -> Response:
     try:
         await visit.sessions.sign_in(form.one("key"), response)
     except Unauthenticated as error:
+        visit.sessions.turned_away(visit.request, error)
         return _asked(visit, following, error)
     return response
 
