@@ -22,15 +22,15 @@ from .pages import (
     workers,
 )
 from .services import DashboardServices
-from .site import OPEN, At, Site
+from .site import Anyone, At, Site
 from .stream import Streams, stream_page
 from .visit import OPERATE, READ, WRITE
 
 PLACES: tuple[At, ...] = (
-    At(path="/login", page=entry.login_page, needs=OPEN),
-    At(path="/login", page=entry.login, needs=OPEN, acts=True),
-    At(path="/logout", page=entry.logout, needs=READ, acts=True),
-    At(path="/theme", page=entry.theme, needs=READ, acts=True),
+    At(path="/login", page=entry.login_page, needs=Anyone.STRANGER),
+    At(path="/login", page=entry.login, needs=Anyone.STRANGER, acts=True),
+    At(path="/logout", page=entry.logout, needs=Anyone.SIGNED_IN, acts=True),
+    At(path="/theme", page=entry.theme, needs=Anyone.SIGNED_IN, acts=True),
     At(path="/", page=overview.page, needs=READ),
     At(path="/queues", page=queues.page, needs=READ),
     At(path="/queues/{queue}", page=queues.one, needs=READ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from http import HTTPStatus
 from urllib.parse import urlencode
 
@@ -28,7 +29,13 @@ from .visit import Visit
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Page = Callable[[Visit], Awaitable[Response]]
-OPEN = None  # what a page needs that strangers may see
+
+
+class Anyone(Enum):
+    """Who may see a page that needs no scope: strangers, or everybody who has signed in."""
+
+    STRANGER = "stranger"
+    SIGNED_IN = "signed in"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class At:
 
     path: str
     page: Page
-    needs: Scope | None
+    needs: Scope | Anyone
     acts: bool = False
     about: str | None = None
 
@@ -75,12 +82,13 @@ class Site:
 
     def _serving(self, at: At) -> Endpoint:
         async def serve(request: Request) -> Response:
-            if at.needs is OPEN:
+            if at.needs is Anyone.STRANGER:
                 return await at.page(self._visit(request, None))
             known = await self._sessions.of(request)
             counted = self._services.count(known.visitor, at.path)
             visit = self._visit(request, known)
-            visit.need(at.needs)
+            if isinstance(at.needs, Scope):
+                visit.need(at.needs)
             if at.about is not None:
                 visit.seen.visitor.check_every_queue(at.about)
             return _with(counted, await at.page(visit))

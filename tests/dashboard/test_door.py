@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -98,3 +99,39 @@ async def test_to_be_asked_for_a_key_is_no_refusal(stranger: Visitor) -> None:
     assert await status(stranger.browser) == 303
     assert (await stranger.get("/jobs", **{"HX-Request": "true"})).status_code == 401
     assert await refusals(stranger) == []
+
+
+async def test_whoever_has_signed_in_may_sign_out_and_choose_a_theme(stranger: Visitor) -> None:
+    key = await make_key(stranger, "jobs:write")
+    browser = await sign_in(stranger, key["token"])
+    page = await browser.get("/ui/")
+    found = _TOKEN.search(page.text)
+    assert page.status_code == 403
+    assert found is not None
+    themed = await browser.post("/ui/theme", data={"token": found[1], "theme": "dark"})
+    left = await browser.post("/ui/logout", data={"token": found[1]})
+    assert (themed.status_code, left.status_code) == (303, 303)
+    assert left.headers["location"] == "/ui/login"
+    assert f'{COOKIE}=""' in left.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("path", ["/ui/theme", "/ui/logout"])
+async def test_a_stranger_has_nothing_to_sign_out_of(stranger: Visitor, path: str) -> None:
+    assert (await stranger.browser.post(path)).status_code == 401
+
+
+async def test_looking_at_pages_is_use_of_a_key(stranger: Visitor) -> None:
+    key = await make_key(stranger, "jobs:read")
+    browser = await sign_in(stranger, key["token"])
+    await stranger.api.guard.write()
+    first = await used_at(stranger, key["id"])
+    await stranger.env.advance(timedelta(hours=1))
+    assert await status(browser) == 200
+    await stranger.api.guard.write()
+    assert await used_at(stranger, key["id"]) == first + timedelta(hours=1)
+
+
+async def used_at(site: Visitor, key_id: str) -> datetime:
+    items = (await site.api.client.get("/v1/api-keys")).json()["items"]
+    (found,) = [item["last_used_at"] for item in items if item["id"] == key_id]
+    return datetime.fromisoformat(found)
