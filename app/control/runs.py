@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
 from ..domain.audit import Acting, Action
 from ..domain.job import Enqueued, JobId
-from ..domain.snapshot import JobView
+from ..domain.snapshot import AttemptView, JobView
 from ..domain.step import RunView
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
@@ -24,6 +25,16 @@ from .changes import Follower, News, Position, look_at
 from .jobs import JobControl, job_not_found
 from .streams import JobStream, JobStreams
 from .timeline import Timeline, timeline_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """A job, its run, its ledger, and what they come to in time."""
+
+    view: JobView
+    run: RunView
+    attempts: tuple[AttemptView, ...]
+    timeline: Timeline
 
 
 class RunControl:
@@ -61,9 +72,15 @@ class RunControl:
 
     async def timeline(self, job_id: JobId, *, tenant: str | None) -> tuple[JobView, Timeline]:
         """Give a job and its life as spans. Raises `JOB_NOT_FOUND`."""
+        life = await self.life(job_id, tenant=tenant)
+        return life.view, life.timeline
+
+    async def life(self, job_id: JobId, *, tenant: str | None) -> Life:
+        """Give all that is known of a job's life, each part read once. Raises `JOB_NOT_FOUND`."""
         run = await self.run(job_id, tenant=tenant)
         view = await self.jobs.describe(job_id, tenant=tenant)
-        return view, timeline_of(view, await self._driver.attempts(job_id, tenant=tenant), run)
+        attempts = await self._driver.attempts(job_id, tenant=tenant)
+        return Life(view=view, run=run, attempts=attempts, timeline=timeline_of(view, attempts, run))
 
     async def fork(
         self, job_id: JobId, *, from_step: str | None, tenant: str | None, by: Acting | None = None

@@ -62,9 +62,8 @@ def job_id_of(visit: Visit) -> JobId:
 async def page(visit: Visit) -> Response:
     """Give the page of a job, or of it the part that changes."""
     job_id, tenant = job_id_of(visit), visit.tenant
-    view, timeline = await visit.services.runs.timeline(job_id, tenant=tenant)
-    run = await visit.services.runs.run(job_id, tenant=tenant)
-    attempts = await visit.services.jobs.attempts(job_id, tenant=tenant)
+    life = await visit.services.runs.life(job_id, tenant=tenant)
+    view, run, attempts, timeline = life.view, life.run, life.attempts, life.timeline
     explained = await visit.services.jobs.explain(job_id, tenant=tenant)
     is_folded = visit.asked("scale") != "true"
     fall = waterfall_of(
