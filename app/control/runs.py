@@ -55,15 +55,17 @@ class RunControl:
         self._monotonic = monotonic
         self.jobs = jobs
 
-    async def run(self, job_id: JobId, *, tenant: str | None, after: int = 0) -> RunView:
+    async def run(self, job_id: JobId, *, tenant: str | None, after: int = 0, values: int | None = None) -> RunView:
         """Give a job's run: its steps and lines recorded after `after`, what it waits for, its progress.
+
+        Of the steps `values`, from the first on, have their value; all of them if nobody says.
 
         Raises:
             JobNotFound: there is none to be seen.
         """
 
         async def run() -> RunView:
-            found = await self._driver.run(job_id, tenant=tenant, after=after)
+            found = await self._driver.run(job_id, tenant=tenant, after=after, values=values)
             if found is None:
                 raise job_not_found(str(job_id))
             return found
@@ -72,12 +74,16 @@ class RunControl:
 
     async def timeline(self, job_id: JobId, *, tenant: str | None) -> tuple[JobView, Timeline]:
         """Give a job and its life as spans. Raises `JOB_NOT_FOUND`."""
-        life = await self.life(job_id, tenant=tenant)
+        life = await self.life(job_id, tenant=tenant, values=0)
         return life.view, life.timeline
 
-    async def life(self, job_id: JobId, *, tenant: str | None) -> Life:
-        """Give all that is known of a job's life, each part read once. Raises `JOB_NOT_FOUND`."""
-        run = await self.run(job_id, tenant=tenant)
+    async def life(self, job_id: JobId, *, tenant: str | None, values: int) -> Life:
+        """Give all that is known of a job's life, each part read once, so many steps with values.
+
+        Raises:
+            JobNotFound: there is none to be seen.
+        """
+        run = await self.run(job_id, tenant=tenant, values=values)
         view = await self.jobs.describe(job_id, tenant=tenant)
         attempts = await self._driver.attempts(job_id, tenant=tenant)
         return Life(view=view, run=run, attempts=attempts, timeline=timeline_of(view, attempts, run))

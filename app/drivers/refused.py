@@ -255,7 +255,9 @@ class RefusedDriver(RefusedLimits, RefusedRequests):
     ) -> Enqueued:
         raise self._refusal()
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+    async def run(
+        self, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None
+    ) -> RunView | None:
         raise self._refusal()
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:

@@ -123,11 +123,14 @@ class RunStore(Protocol):
 
     # --- readers
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+    async def run(
+        self, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None
+    ) -> RunView | None:
         """Give a job's run with its lines and children; None when absent or another tenant's.
 
         Of steps and lines only those whose `seq` is larger than `after`: whoever has the rest reads no more than is
-        new.
+        new. `values` bounds how many of these steps, from the first on, are given with their value: a page that shows
+        ten does not read thousands.
         """
         ...
 

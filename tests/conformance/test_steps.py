@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -54,6 +55,23 @@ async def test_steps_come_in_the_order_they_were_recorded_in(env: DriverEnv) -> 
         ("a", Place(MAIN_BRANCH, 0)),
         ("b", Place(MAIN_BRANCH, 1)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "after", "shown"), [(None, 0, 4), (0, 0, 0), (1, 0, 1), (4, 0, 4), (2, 2, 2), (9, 3, 1)]
+)
+async def test_a_reader_gets_as_many_values_as_it_asks_for(
+    env: DriverEnv, values: int | None, after: int, shown: int
+) -> None:
+    held = await env.running()
+    for number, name in enumerate("dacb"):
+        assert await env.driver.record_step(held.token, a_step(name, number))
+    whole = (await history(env, held.token.job_id)).steps
+    seq = 0 if after == 0 else whole[after - 1].seq
+    run = await env.driver.run(held.token.job_id, after=seq, values=values)
+    assert run is not None
+    bare = [replace(step, value=None) for step in whole[after + shown :]]
+    assert list(run.history.steps) == [*whole[after : after + shown], *bare]
 
 
 async def test_the_order_of_recording_is_one_over_all_runs(env: DriverEnv) -> None:

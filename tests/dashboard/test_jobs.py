@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from app.domain.api_key import Identity, Scope
 from app.domain.outcome import DeadLettered
 from app.domain.state import DeadReason
+from tests.conformance.runs import a_step
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
 from tests.support.drivers import NAME, QUEUE
@@ -231,3 +233,18 @@ async def test_ages_are_told_and_never_negative(visitor: Visitor) -> None:
     await visitor.api.post()
     await visitor.env.advance(timedelta(minutes=5))
     assert "-" not in "".join(re.findall(r"<time[^>]*>([^<]*)</time>", await visitor.see("/jobs")))
+
+
+async def test_values_are_read_of_the_steps_that_are_shown(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.dashboard.pages.job._MOST_STEPS", 2)
+    await visitor.api.post()
+    held = await visitor.api.claim()
+    for number, name in enumerate(("first", "second", "third")):
+        assert await visitor.env.driver.record_step(held.token, a_step(name, number))
+    page = await visitor.see(f"/jobs/{held.token.job_id}")
+    assert "3 recorded" in page
+    assert [f"What {name} gave" in page for name in ("first", "second", "third")] == [True, True, False]
+    assert page.count("&#34;second&#34;") > 0
+    limited = Identity(name="limited", tenant="default", scopes=frozenset({Scope.JOBS_READ}))
+    visitor.api.act_as(limited)
+    assert "What first gave" not in await visitor.see(f"/jobs/{held.token.job_id}")

@@ -25,6 +25,7 @@ _CHECKS = {
     ReasonKind.FLEET: ("Served", "a live worker serves its queue, name and version"),
     ReasonKind.TURN: ("Order", "nothing is before it"),
 }
+_MOST_STEPS = 200
 _STEP_FILTERS = ("all", "failed", "pending")
 
 
@@ -62,7 +63,8 @@ def job_id_of(visit: Visit) -> JobId:
 async def page(visit: Visit) -> Response:
     """Give the page of a job, or of it the part that changes."""
     job_id, tenant = job_id_of(visit), visit.tenant
-    life = await visit.services.runs.life(job_id, tenant=tenant)
+    values = _MOST_STEPS if visit.may(PAYLOADS) else 0
+    life = await visit.services.runs.life(job_id, tenant=tenant, values=values)
     view, run, attempts, timeline = life.view, life.run, life.attempts, life.timeline
     explained = await visit.services.jobs.explain(job_id, tenant=tenant)
     is_folded = visit.asked("scale") != "true"
@@ -88,6 +90,7 @@ async def page(visit: Visit) -> Response:
         attempts=list(reversed(attempts)),
         suspended=[span.claim_no for span in timeline.spans if span.is_inferred],
         run=run,
+        steps_most=_MOST_STEPS,
         explained=explained,
         answer=_answer(explained),
         checks=_checks(explained) if view.state in LIVE - {State.RUNNING} else (),

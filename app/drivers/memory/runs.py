@@ -63,9 +63,11 @@ class MemoryRuns:
         """Make a new job with a job's history."""
         return fork.fork(self._store, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+    async def run(
+        self, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None
+    ) -> RunView | None:
         """Give a job's run."""
-        return steps.run_view(self._store, job_id, tenant=tenant, after=after)
+        return steps.run_view(self._store, job_id, tenant=tenant, after=after, values=values)
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         """Give stored events."""

@@ -69,7 +69,9 @@ def note(store: Store, notes: Sequence[NewNotes]) -> int:
         return sum(_note(store, one, now) for one in notes)
 
 
-def run_view(store: Store, job_id: JobId, *, tenant: str | None, after: int) -> RunView | None:
+def run_view(
+    store: Store, job_id: JobId, *, tenant: str | None, after: int, values: int | None = None
+) -> RunView | None:
     """Give a job's run; see `RunStore.run`."""
     with store.statement():
         envelope = store.envelopes.get(job_id)
@@ -81,8 +83,11 @@ def run_view(store: Store, job_id: JobId, *, tenant: str | None, after: int) -> 
             if other.job.parent_id == job_id and tenant in {None, other.job.tenant}
         )
         history = _history(store, job_id, envelope.run_id)
+        shown = [step for step in history.steps if step.seq > after]
+        most = len(shown) if values is None else values
+        steps = (*shown[:most], *(replace(step, value=None) for step in shown[most:]))
         return RunView(
-            history=replace(history, steps=tuple(step for step in history.steps if step.seq > after)),
+            history=replace(history, steps=steps),
             lines=tuple(line for line in store.runs.lines.get(job_id, ()) if line.seq > after),
             progress=store.runs.progress.get(job_id),
             children=tuple(children[:_MOST_CHILDREN]),

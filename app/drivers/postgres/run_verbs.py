@@ -89,9 +89,11 @@ class RunVerbs:
         await admit(self._db, job_id, tenant)
         return await fork.fork(self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
 
-    async def run(self, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+    async def run(
+        self, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None
+    ) -> RunView | None:
         """Give a job's run."""
-        return await run_view.run(self._db, job_id, tenant=tenant, after=after)
+        return await run_view.run(self._db, job_id, tenant=tenant, after=after, values=values)
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         """Give stored events."""

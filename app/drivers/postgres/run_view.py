@@ -52,12 +52,18 @@ union all
 {WAITS.replace("{job}", "$1")}
 order by part, seq, began_at, number, name"""
 
+# Of a reader's steps those up to the last that it asks values of; where it asks for all, nobody looks which that is.
+_VALUE = "case when $4::bigint is null or s.seq <= (select seq from v) then s.value end as value,"
 # `seq` of a part without one is its place in its own order.
 _RUN = f"""
 with e as materialized (
   select j.id, coalesce(j.run_id, j.id) as run_id from outlast.job j
-  where j.id = $1 and ($2::text is null or j.tenant = $2))
-{_STEPS.replace("{run}", "(select run_id from e)")} and s.seq > $3
+  where j.id = $1 and ($2::text is null or j.tenant = $2)),
+v as materialized (
+  select max(s.seq) as seq from (
+    select s.seq from outlast.step s where s.run_id = (select run_id from e) and s.seq > $3
+    order by s.seq limit $4::bigint) s)
+{_STEPS.replace("{run}", "(select run_id from e)").replace("s.value,", _VALUE)} and s.seq > $3
 union all
 {WAITS.replace("{job}", "(select id from e)")}
 union all
@@ -91,9 +97,11 @@ async def history(db: Database, job_id: JobId, run_id: RunId) -> RunHistory:
     return _history(rows)
 
 
-async def run(db: Database, job_id: JobId, *, tenant: str | None = None, after: int = 0) -> RunView | None:
+async def run(
+    db: Database, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None
+) -> RunView | None:
     """Give a job's run for readers, or None; of steps and lines those numbered after `after`."""
-    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_RUN), job_id, tenant, after))
+    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_RUN), job_id, tenant, after, values))
     if not rows or rows[-1]["part"] != _JOB:
         return None
     progress = [_progress(row) for row in rows if row["part"] == _PROGRESS]
