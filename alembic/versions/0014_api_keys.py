@@ -45,7 +45,13 @@ ROLE = """do $make$ begin
 exception when insufficient_privilege or duplicate_object or unique_violation then
   raise notice using message = 'the role {role} is not made here: ' || sqlerrm;
 end $make$"""
-GRANTS = """do $make$ declare taking text; begin
+GRANTS = """do $make$ declare taking text; name text; begin
+  -- What is granted is noted in each table's row of the catalogue, without a lock on the table: an analyze of one would
+  -- wait for that row, and the next statement on the table for the analyze.
+  for name in select c.oid::regclass::text from pg_class c where c.relnamespace = to_regnamespace('{schema}')
+    and c.relkind = 'r' order by c.oid loop
+    execute 'lock table ' || name || ' in share update exclusive mode';
+  end loop;
   grant usage on schema {schema} to "{role}";
   grant select on all tables in schema {schema} to "{role}";
   revoke all on {schema}.api_key from "{role}";
@@ -56,7 +62,13 @@ GRANTS = """do $make$ declare taking text; begin
 exception when insufficient_privilege or undefined_object then
   raise notice using message = 'the role {role} may not be used here: ' || sqlerrm;
 end $make$"""
-REVOKES = """do $make$ begin
+REVOKES = """do $make$ declare name text; begin
+  -- What is revoked is noted in each table's row of the catalogue, without a lock on the table: an analyze of one would
+  -- wait for that row, and the next statement on the table for the analyze.
+  for name in select c.oid::regclass::text from pg_class c where c.relnamespace = to_regnamespace('{schema}')
+    and c.relkind = 'r' order by c.oid loop
+    execute 'lock table ' || name || ' in share update exclusive mode';
+  end loop;
   alter default privileges in schema {schema} revoke select on tables from "{role}";
   revoke all on all tables in schema {schema} from "{role}";
   revoke all on schema {schema} from "{role}";
