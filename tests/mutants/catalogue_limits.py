@@ -12,6 +12,7 @@ _TESTS = (
     "tests/conformance/test_limits_verbs.py",
     "tests/conformance/test_limits_queues.py",
     "tests/postgres/test_races_limits_queues.py",
+    "tests/postgres/test_races_limits_looks.py",
 )
 
 LIMITS = (
@@ -38,9 +39,11 @@ LIMITS = (
             Mutant("admit: in order", "order by c.rank, c.seq limit", "order by c.seq limit"),
             Mutant(
                 "admit: passes over a cancel",
-                "any($2::uuid[]) for update skip locked)) and",
-                "any($2::uuid[]) for update)) and",
+                "any($2::uuid[]) for update skip locked)",
+                "any($2::uuid[]) for update)",
             ),
+            Mutant("admit: keeps what it decides about", "any($2::uuid[]) for update skip locked)", "any($2::uuid[]))"),
+            Mutant("admit: all of a decision or none", "len(taken) < len(decision.admitted)", "len(taken) < 0"),
         ),
     ),
     Target(
@@ -52,6 +55,7 @@ LIMITS = (
                 "candidate.keys.keys() <= keys.keys()",
                 "candidate.keys.keys() & keys.keys()",
             ),
+            Mutant("admit: only what is there", "if not is_here:", "if not candidate:"),
             Mutant("admit: each lacks its own", "self.free > 0 if self.bucket is None", "True if self.bucket is None"),
         ),
     ),

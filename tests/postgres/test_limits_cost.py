@@ -96,7 +96,7 @@ async def test_a_batch_is_admitted_in_six_trips_and_its_slots_given_back_in_five
         assert len(jobs) == BATCH
         if counted:
             assert [sql.split()[0].strip(";").lower() for sql in meter.verbs] == [
-                *("with", "begin", "select", "select", "with", "commit")
+                *("with", "begin", "select", "with", "with", "commit")
             ]
         await meter.finish(jobs)
         async with meter.counting():

@@ -2,8 +2,9 @@
 
 Owns the look (who comes next, in a claim's order), and the one transaction in which it is decided: the keys are locked
 in the order of their hashes, passing over those that somebody else has, and only then, in a new statement, it is
-counted what of them is held. So no key is ever over-held, and nobody waits here: unlimited jobs least of all, whose
-claims and settles touch none of these rows. What lacks a key is parked at it, and met again once that key is open.
+counted what of them is held, and which of the jobs are still there. So no key is ever over-held, nobody is parked for
+the sake of a job that is not taken, and nobody waits here: unlimited jobs least of all, whose claims and settles touch
+none of these rows. What lacks a key is parked at it, and met again once that key is open.
 """
 
 from __future__ import annotations
@@ -72,10 +73,17 @@ order by u.hash on conflict do nothing"""
 LOCK_KEYS = """
 select k.hash from outlast.limit_key k where k.hash = any($1::uuid[]) order by k.hash for update skip locked"""
 _KNOWN_KEYS = "select k.hash from outlast.limit_key k where k.hash = any($1::uuid[])"
+# The look is older than the locks: only those of its jobs are decided about that are there now, in nobody's hands.
 COUNT_KEYS = """
-select k.hash, k.tokens, k.filled_at, r.per, outlast.clock() as at,
-  case when r.declared is not null then coalesce(r.override, r.declared) end as n,
-  (select count(*) from outlast.slot s where s.hash = k.hash) as held
+with h as materialized (
+  select g.job_id, g.queue from outlast.gate g where g.job_id = any($2::uuid[]) for update skip locked)
+select h.job_id, h.queue, null::uuid as hash, null::float8 as tokens, null::timestamptz as filled_at,
+  null::interval as per, null::timestamptz as at, null::int as n, null::bigint as held
+from h
+union all
+select null, null, k.hash, k.tokens, k.filled_at, r.per, outlast.clock(),
+  case when r.declared is not null then coalesce(r.override, r.declared) end,
+  (select count(*) from outlast.slot s where s.hash = k.hash)
 from outlast.limit_key k
 left join lateral (
   select r.declared, r.override, r.per from outlast.limit_rule r
@@ -83,14 +91,14 @@ left join lateral (
 where k.hash = any($1::uuid[])"""
 
 # Who is parked at a key is asked by a scalar: `exists` may be planned as a hash of the whole gate.
-# A job that somebody else moves at this moment is passed over, and so is one whose queue has been paused or limited
-# since the look. Binds: `$2` admitted, `$3` and `$4` their slots; `$5`
-# to `$7` who is parked where and why; `$8` to `$11` what is left of the keys: tokens, since when, and from when on
-# there is room for those parked; `$12` the queues whose places are counted.
+# The jobs are locked already. One whose queue has been paused or limited since the look is passed over, and so are all
+# once the lease is over: then the decision has not come true, and none of it is kept. Binds: `$2` admitted, `$3` and
+# `$4` their slots; `$5` to `$7` who is parked where and why; `$8` to `$11` what is left of the keys: tokens, since
+# when, and from when on there is room for those parked; `$12` the queues whose places are counted.
 ADMIT = f"""
 with t as (
   delete from outlast.gate g where g.ctid = any(array(
-    select x.ctid from outlast.gate x where x.job_id = any($2::uuid[]) for update skip locked)) and {MAY_CLAIM.strip()}
+    select x.ctid from outlast.gate x where x.job_id = any($2::uuid[]))) and {MAY_CLAIM.strip()}
     and not exists (
       select from outlast.queue q where q.name = g.queue
         and ({PAUSED} or (q.concurrency is not null and q.name <> all($12::text[]))))
@@ -109,7 +117,7 @@ prk as (
     select u.hash, u.why from unnest($5::uuid[], $6::uuid[], $7::text[]) u(job_id, hash, why)
     where u.job_id = g.job_id)
   where g.ctid = any(array(
-    select x.ctid from outlast.gate x where x.job_id = any($5::uuid[]) for update skip locked))),
+    select x.ctid from outlast.gate x where x.job_id = any($5::uuid[])))),
 kys as (
   update outlast.limit_key k set tokens = u.tokens, used_at = outlast.clock(),
     filled_at = u.filled_at,
@@ -134,6 +142,10 @@ class _Turn(NamedTuple):
     decision: Decision
     taken: list[Any]
     missing: set[UUID]
+
+
+class _NotTrueError(Exception):
+    """The transaction goes back: a queue was paused or limited, or the lease ended, since the look."""
 
 
 async def admit(db: Database, request: ClaimRequest) -> Admitted:
@@ -170,7 +182,7 @@ async def admit(db: Database, request: ClaimRequest) -> Admitted:
         is_contended |= decided.is_contended
         waits = [wait for wait in (next_in, decided.next_in()) if wait is not None]
         next_in = min(waits) if waits else None
-        is_more = len(found) >= batch and bool(decided.admitted or decided.parked)
+        is_more = decided.is_void or (len(found) >= batch and bool(decided.admitted or decided.parked))
         if not is_more:
             break
     is_full = is_more or len(jobs) >= request.room
@@ -224,22 +236,20 @@ async def _decide_with(
     wanted = sorted(limits)
 
     async def once(conn: Raw) -> _Turn:
-        async with looking(conn):
-            places = await _places(db, conn, limited) if limited else {}
-            decision = Decision(room, {queue: min(free, places.get(queue, free)) for queue, free in rooms.items()})
-            locked = [row["hash"] for row in await conn.fetch(db.in_schema(LOCK_KEYS), wanted)]
-            if len(locked) < len(wanted):
-                known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
-                if missing := set(wanted) - {row["hash"] for row in known}:
-                    return _Turn(decision, [], missing)
-            rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked)
-            keys = {row["hash"]: Key(row, limits[row["hash"]][1]) for row in rows}
-            for candidate in found:
-                decision.about(candidate, keys)
-            taken: list[Any] = []
-            if decision.touched:
-                taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited)
-                taken.sort(key=_PLACE)
+        decision = Decision(room, rooms)
+        try:
+            async with looking(conn):
+                decision.places(await _places(db, conn, limited) if limited else {})
+                locked = [row["hash"] for row in await conn.fetch(db.in_schema(LOCK_KEYS), wanted)]
+                if len(locked) < len(wanted):
+                    known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
+                    if missing := set(wanted) - {row["hash"] for row in known}:
+                        return _Turn(decision, [], missing)
+                await _decide_about(db, conn, decision, found, locked)
+                taken = await _take(db, conn, request, decision, limited) if decision.touched else []
+        except _NotTrueError:
+            decision.is_void = True
+            taken = []
         return _Turn(decision, taken, set())
 
     turn = await db.run(once)
@@ -249,6 +259,35 @@ async def _decide_with(
         await db.run(lambda conn: conn.execute(db.in_schema(_NEW_KEYS), *columns))
         turn = await db.run(once)
     return turn.decision, turn.taken
+
+
+async def _decide_about(
+    db: Database, conn: Raw, decision: Decision, found: Sequence[Candidate], locked: Sequence[UUID]
+) -> None:
+    """Count what is held of the locked keys, keep the jobs that are still there, and decide about those."""
+    limits = {hash_: limit for one in found for hash_, limit in one.keys.items()}
+    had = set(locked)
+    asked = [one.job_id for one in found if one.keys.keys() <= had]
+    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked)
+    keys = {row["hash"]: Key(row, limits[row["hash"]]) for row in rows if row["hash"] is not None}
+    here = {row["job_id"]: row["queue"] for row in rows if row["hash"] is None}
+    for candidate in found:
+        decision.about(candidate, keys, is_here=here.get(candidate.job_id) == candidate.queue)
+
+
+async def _take(
+    db: Database, conn: Raw, request: ClaimRequest, decision: Decision, limited: Sequence[str]
+) -> list[Any]:
+    """Store what is decided.
+
+    Raises:
+        _NotTrueError: not all that were admitted could be taken; what is left of the keys was reckoned with them.
+    """
+    taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited)
+    if len(taken) < len(decision.admitted):
+        raise _NotTrueError
+    taken.sort(key=_PLACE)
+    return taken
 
 
 async def _places(db: Database, conn: Raw, queues: list[str]) -> dict[str, int]:

@@ -69,16 +69,26 @@ class Decision:
 
     def __init__(self, room: int, rooms: dict[str, int]) -> None:
         self._room = room
-        self._rooms = rooms
+        self._rooms = dict(rooms)
         self.admitted: list[Candidate] = []
         self.parked: list[tuple[Candidate, UUID, Key]] = []
         self.touched: dict[UUID, Key] = {}
         self.is_contended = False
+        self.is_void = False  # nothing of it is kept: look again
 
-    def about(self, candidate: Candidate, keys: dict[UUID, Key]) -> None:
-        """Decide about the next in order: admitted, parked at the first key it lacks, or left where it is."""
+    def places(self, places: dict[str, int]) -> None:
+        """Let no more of these queues' jobs in than their queue has places for."""
+        self._rooms = {queue: min(free, places.get(queue, free)) for queue, free in self._rooms.items()}
+
+    def about(self, candidate: Candidate, keys: dict[UUID, Key], *, is_here: bool) -> None:
+        """Decide about the next in order: admitted, parked at the first key it lacks, or left where it is.
+
+        One that is not here any more, or in somebody's hands, uses up nothing.
+        """
         if not candidate.keys.keys() <= keys.keys():
             self.is_contended = True
+            return
+        if not is_here:
             return
         lacking = next((hash_ for hash_ in candidate.keys if not keys[hash_].has_room), None)
         if lacking is not None:
