@@ -156,6 +156,7 @@ class ClaimLoop:
         """Claim once, into the room there is; True when there may be more to claim at once."""
         if self._ride is not None or self._brought is not None or self._leaving.is_set():
             return True  # the last while the store was asked about the job that is to run alone
+        self._news.clear()  # before either look: what is told meanwhile may be of what it has not seen
         has_others = self._intake.has_others()
         # One place for the head of the queues: if that is the one that waits, nothing has to go back for it.
         is_for_one = self._turn.waits is not None and not has_others and not self._turn.is_due
@@ -165,7 +166,6 @@ class ClaimLoop:
         ride = self._ride_of(lease, most=1 if is_for_one else None, alone_ok=alone_ok)
         if ride is None:
             return False
-        self._news.clear()
         self._is_claiming = True
         try:
             try:
@@ -180,19 +180,23 @@ class ClaimLoop:
             await self._intake.take(claimed, ride)
         finally:
             self._is_claiming = False
-        return self._may_be_more
+        # The gate had no turn, or a part of the room: what the others leave is its own.
+        return self._may_be_more or (self.gate.is_wanted and not is_for_one)
 
     async def _look_into_gate(self, lease: Lease, *, alone_ok: bool) -> bool:
         """Admit limited jobs into a part of the room; False: the reply was lost, or a job has the worker to itself."""
-        most = self.gate.most(self._places.room(), has_others=self._may_be_more and self.gate.has_looked)
+        room = self._places.room()
+        most = self.gate.most(room, has_others=self._may_be_more and self.gate.has_looked) if room else 0
         ride = self._ride_of(lease, most=most, alone_ok=alone_ok) if most else None
         if ride is None:
             return True
         self._is_claiming = True
+        self.gate.begins()
         try:
             try:
                 admitted = await self._known(self._driver.admit(ride.request))
             except Exception as error:  # noqa: BLE001 - said, reconciled and repeated
+                self.gate.woken()
                 await self._lost(lease, error)
                 return False
             self.gate.note(admitted)

@@ -73,12 +73,16 @@ class GateWatch:
         self._is_others_turn = not self._is_others_turn
         return 0 if self._is_others_turn else 1
 
+    def begins(self) -> None:
+        """Note that a look begins; what wakes the worker from here on may be of what it does not see, and stands."""
+        self._may_be_more = False
+        if self._look_at is not None and self._look_at <= self._monotonic():
+            self._look_at = None  # a later one stands: this look does not see again what is parked until then
+
     def note(self, admitted: Admitted) -> None:
         """Note what a look gave, and when the next one may give more."""
         self.has_looked = True
-        self._may_be_more = admitted.is_full
-        if self._look_at is not None and self._look_at <= self._monotonic():
-            self._look_at = None  # a later one stands: this look has not seen again what is parked until then
+        self._may_be_more |= admitted.is_full
         if admitted.is_contended:
             self._look_by(_SOON_SECONDS + _SPREAD_SECONDS * self._roll())
         if admitted.next_in is not None:
