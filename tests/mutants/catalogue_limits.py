@@ -13,6 +13,7 @@ _TESTS = (
     "tests/conformance/test_limits_queues.py",
     "tests/postgres/test_races_limits_queues.py",
     "tests/postgres/test_races_limits_looks.py",
+    "tests/postgres/test_limits_keys.py",
 )
 
 LIMITS = (
@@ -69,7 +70,22 @@ LIMITS = (
             Mutant("free: opens the key", "set open_at = outlast.clock(), used_at", "set used_at"),
             Mutant("return: of the worker", "s.worker = $1 and not", "not"),
             Mutant("return: taken before", " and s.taken_at < $3", " and $3::timestamptz is not null"),
-            Mutant("forget: not while held", "\n    and not exists (select from outlast.slot s where s.hash = k.hash)"),
+            Mutant(
+                "forget: not while held",
+                "(select true from outlast.slot s where s.hash = k.hash limit 1) is true",
+                "false",
+            ),
+            Mutant(
+                "forget: not while parked at",
+                "or (select true from outlast.gate g where g.parked = k.hash limit 1) is true as",
+                "as",
+            ),
+            Mutant("forget: not before it is full", "> outlast.clock(), false)", "> outlast.clock() and false, false)"),
+            Mutant(
+                "forget: what is in use counts as used",
+                "(select hash from o where is_used)",
+                "(select hash from o where false)",
+            ),
         ),
     ),
     Target(
@@ -78,7 +94,8 @@ LIMITS = (
         (
             Mutant("declare: drops what is gone", "set declared = null", "set declared = declared"),
             Mutant("declare: opens what is parked", "set open_at = outlast.clock()", "set open_at = open_at"),
-            Mutant("declare: sees who was parked", 'order by k.hash for update"', 'order by k.hash"'),
+            Mutant("declare: sees who was parked", "await conn.fetch(db.in_schema(LOCK_KEYS), few)", "few = list(few)"),
+            Mutant("declare: whoever is parked still", "g.parked > p.hash", "g.parked < p.hash"),
             Mutant("set: taken away again", "override = $3::int,", "override = coalesce($3::int, r.override),"),
         ),
     ),

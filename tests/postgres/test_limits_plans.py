@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.drivers.postgres import enqueue_statements, gate, slots
+from app.drivers.postgres import enqueue_statements, gate, limit_rules, slots
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -22,6 +22,9 @@ STATEMENTS = {
     "find slots": slots._NAMED,
     "lock keys of slots": slots.LOCK_KEYS,
     "give back": slots.GIVE_BACK,
+    "forget keys": slots.FORGET_KEYS,
+    "keys with parked jobs": limit_rules.PARKED_KEYS,
+    "open keys": limit_rules.OPEN_KEYS,
     "enqueue": enqueue_statements.ENQUEUE_LIMITED,
     "enqueue what is counted": enqueue_statements.ENQUEUE_COUNTED_LIMITED,
 }

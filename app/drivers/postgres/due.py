@@ -15,6 +15,7 @@ from .database import Database, Raw, Row
 from .describe import finished_among
 from .expire import PASSED
 from .reap import LAPSED, ORPHANED
+from .slots import LONG_UNUSED
 from .versions import MUST_RELEASE
 
 _AFTER = f"q.paused_until > outlast.clock() - interval '{JUST_ENDED.total_seconds()} s'"
@@ -33,7 +34,8 @@ select (select w.due_at from outlast.waiting w
   exists (select from outlast.queue q where q.paused_until <= outlast.clock() and {_AFTER})
     as has_resumed,
   {MUST_WORK_OFF} as must_bulk,
-  exists (select from outlast.slot r where {ORPHANED}) as must_free,
+  exists (select from outlast.slot r where {ORPHANED})
+    or (select true from outlast.limit_key k where {LONG_UNUSED} order by k.used_at limit 1) is not null as must_free,
   exists (select from outlast.gate) as is_gated,
   (select greatest(k.open_at - outlast.clock(), interval '0') from outlast.limit_key k
     where k.open_at is not null order by k.open_at limit 1) as admit_in"""  # noqa: S608  fragments of our own

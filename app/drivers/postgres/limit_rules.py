@@ -7,6 +7,7 @@ locked, so that whoever has just decided by the old one is seen. Declaring is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from ...domain.audit import UNCHANGED, AuditEntry
 from ...domain.errors import LimitUnenforceable, NotFound
@@ -17,6 +18,7 @@ from .audit import audited
 from .database import Database, Raw, Row
 from .notify import notify
 from .run_locks import looking
+from .slots import LOCK_KEYS
 
 # A limit of which there never was anything stays unknown; most job types have none, and write nothing here.
 _DECLARE = """
@@ -47,10 +49,23 @@ update outlast.limit_rule r set override = $3::int, set_by = case when $3::int i
 from (select o.name, o.limit, o.override from outlast.limit_rule o where o.name = $1 and o.limit = $2 for update) b
 where r.name = b.name and r.limit = b.limit returning b.override as before"""
 
-_LOCK_KEYS = "select k.hash from outlast.limit_key k where k.name = any($1::text[]) order by k.hash for update"
-_OPEN_KEYS = """
+# A key that is made after the number is committed is counted by it.
+_KEYS = "select k.hash from outlast.limit_key k where k.name = any($1::text[])"
+# Whoever decides passes over locked keys: they are locked for a short time each.
+_LOCKED_AT_ONCE = 500
+# Of each key that somebody is parked at one row is read, whatever is parked there.
+PARKED_KEYS = """
+with recursive p(hash) as (
+  (select g.parked from outlast.gate g where g.parked >= $2 order by g.parked limit 1)
+  union all
+  select (select g.parked from outlast.gate g where g.parked > p.hash order by g.parked limit 1)
+  from p where p.hash is not null)
+select k.hash from p
+cross join lateral (select k.hash, k.name from outlast.limit_key k where k.hash = p.hash offset 0) k
+where k.name = any($1::text[])"""
+OPEN_KEYS = """
 update outlast.limit_key k set open_at = outlast.clock()
-where k.name = any($1::text[]) and exists (select from outlast.gate g where g.parked = k.hash)"""
+where k.hash = any($1::uuid[]) and (select true from outlast.gate g where g.parked = k.hash limit 1) is true"""
 
 _STORED = """
 select r.name, r.limit, r.declared, r.per, r.set_by,
@@ -73,10 +88,14 @@ async def declare(db: Database, docs: Sequence[JobTypeDoc]) -> None:
     columns: list[list[object]] = [list(column) for column in zip(*rules, strict=True)] or [[], [], [], []]
     names = [doc.name for doc in docs]
     changed = await db.run(lambda conn: conn.fetch(db.in_schema(_DECLARE), names, *columns))
-    # Also where nothing has changed: a call before this one may have ended between the two.
-    limited = {row["name"] for row in changed} | {name for name, *_ in rules}
-    if limited:
-        await _open(db, sorted(limited))
+    if changed:
+        await _open(db, sorted({row["name"] for row in changed}))
+    # Also where nothing has changed: a call before this one may have ended between the two. Nobody decides by the
+    # numbers of then any more, so those keys are enough that somebody is parked at.
+    rest = {name for name, *_ in rules} - {row["name"] for row in changed}
+    parked = await db.run(lambda conn: conn.fetch(db.in_schema(PARKED_KEYS), sorted(rest), UUID(int=0))) if rest else []
+    if parked:
+        await _open_keys(db, sorted(row["hash"] for row in parked))
 
 
 async def check_enforced(db: Database, docs: Sequence[JobTypeDoc]) -> None:
@@ -130,14 +149,22 @@ async def set_limit(
 
 
 async def _open(db: Database, names: Sequence[str]) -> None:
-    """Let those who are parked at keys of these job types be looked at again."""
+    """Let those who are parked at keys of these job types, or just being parked, be looked at again."""
+    keys = await db.run(lambda conn: conn.fetch(db.in_schema(_KEYS), list(names)))
+    await _open_keys(db, sorted(row["hash"] for row in keys))
 
-    async def once(conn: Raw) -> None:
-        async with looking(conn):
-            await conn.fetch(db.in_schema(_LOCK_KEYS), list(names))
-            await conn.execute(db.in_schema(_OPEN_KEYS), list(names))
 
-    await db.run(once)
+async def _open_keys(db: Database, keys: Sequence[UUID]) -> None:
+    """Open keys that somebody is parked at; waits for whoever decides about them."""
+    for start in range(0, len(keys), _LOCKED_AT_ONCE):
+        few = keys[start : start + _LOCKED_AT_ONCE]
+
+        async def once(conn: Raw, few: Sequence[UUID] = few) -> None:
+            async with looking(conn):
+                await conn.fetch(db.in_schema(LOCK_KEYS), few)
+                await conn.execute(db.in_schema(OPEN_KEYS), few)
+
+        await db.run(once)
     await notify(db, Wake.READY)
 
 

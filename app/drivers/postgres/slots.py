@@ -50,18 +50,21 @@ k as (
   returning k.hash)
 select (select count(*) from d) as freed, (select count(*) from k) as opened"""
 
-# A bucket that nobody has taken from may still not be full after a day: it stays until it would be.
-_FORGET_KEYS = """
-delete from outlast.limit_key k where k.hash = any(array(
-  select k.hash from outlast.limit_key k
-  where k.used_at < outlast.clock() - interval '1 day' and k.open_at is null
-    and (k.tokens is null or k.used_at + coalesce((
-      select r.per from outlast.limit_rule r where r.name = k.name and r.limit = k.limit), interval '0')
-      < outlast.clock())
-    and not exists (select from outlast.slot s where s.hash = k.hash)
-    and not exists (select from outlast.gate g where g.parked = k.hash)
-  order by k.used_at limit $1 for update skip locked))
-and k.used_at < outlast.clock() - interval '1 day'"""
+# Keys that nobody has used for a while are looked at: those in use count as used now, and are not met again soon. A
+# bucket that nobody has taken from may still not be full: it stays until it would be. Whoever uses a key has it locked,
+# and writes to it: the row that is locked here is not of the past.
+LONG_UNUSED = "k.used_at < outlast.clock() - interval '1 day'"
+FORGET_KEYS = f"""
+with o as materialized (
+  select k.hash,
+    coalesce(k.tokens is not null and k.filled_at + (
+      select r.per from outlast.limit_rule r where r.name = k.name and r.limit = k.limit) > outlast.clock(), false)
+    or (select true from outlast.slot s where s.hash = k.hash limit 1) is true
+    or (select true from outlast.gate g where g.parked = k.hash limit 1) is true as is_used
+  from outlast.limit_key k where {LONG_UNUSED} order by k.used_at limit $1 for update skip locked),
+gone as (
+  delete from outlast.limit_key k where k.hash = any(array(select hash from o where not is_used)))
+update outlast.limit_key k set used_at = outlast.clock() where k.hash = any(array(select hash from o where is_used))"""  # noqa: S608  a fragment of our own
 
 _STATE = f"""
 select e.id, t.state from outlast.job e left join lateral ({TOKEN}) t on true
@@ -86,9 +89,9 @@ async def return_slots(db: Database, worker_id: WorkerId, held: Sequence[ClaimTo
 
 
 async def sweep_slots(db: Database, batch: int = 1000) -> int:
-    """Give back up to `batch` slots of workers that are gone, and forget keys without use."""
+    """Give back up to `batch` slots of workers that are gone, and forget as many keys without use."""
     freed = await _give_back(db, await db.run(lambda conn: conn.fetch(db.in_schema(_ORPHANS), batch)))
-    await db.run(lambda conn: conn.execute(db.in_schema(_FORGET_KEYS), batch))
+    await db.run(lambda conn: conn.execute(db.in_schema(FORGET_KEYS), batch))
     return freed
 
 
