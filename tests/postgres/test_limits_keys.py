@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.domain.errors import OutlastError
 from app.domain.outcome import Completed
 from tests.conformance.gated import RATED, admit, declare, ids, keyed, limited, request
 from tests.postgres.arena import Arena
@@ -115,3 +116,13 @@ async def test_all_keys_with_parked_jobs_are_opened(arena: Arena) -> None:
     await declare(arena, 1, version="2")
     opened = await arena.fetch("select key from outlast.limit_key where open_at is not null order by key")
     assert [row["key"] for row in opened] == ["a", "b"]
+
+
+async def test_a_publication_whose_limits_cannot_be_stored_shows_nothing(arena: Arena) -> None:
+    await declare(arena, 1)
+    (before,) = await arena.driver.job_types()
+    await arena.execute("alter table outlast.limit_rule add check (declared < 5)")
+    with pytest.raises(OutlastError):
+        await declare(arena, 5, version="2")
+    assert await arena.driver.job_types() == (before,)
+    assert [limit.declared for limit in await arena.driver.stored_limits()] == [1]

@@ -1,7 +1,7 @@
 """`publish_job_types` and `job_types`: what workers say they can run, for processes that do not load handlers.
 
-The newest publication of a name stands. Rows are written in the order of their names, so that two workers starting
-at once do not lock each other out.
+The newest publication of a name stands, and its limits with it. Rows are written in the order of their names, so that
+two workers starting at once do not lock each other out.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain.snapshot import JobTypeDoc
-from .database import Database
-from .limit_rules import check_enforced, declare
+from .database import Database, Raw
+from .limit_rules import check_enforced, declare, open_declared
 from .names import name_ids
 from .pinned import pinned_name
+from .run_locks import looking
 
 _PUBLISH = """
 insert into outlast.job_type as t (name, code_version, document)
@@ -34,8 +35,13 @@ async def publish_job_types(db: Database, types: Sequence[JobTypeDoc]) -> None:
     columns = ([d.name for d in docs], [d.code_version for d in docs], [d.document for d in docs])
     if docs:
         await check_enforced(db, list(docs))
-        await db.run(lambda conn: conn.execute(db.in_schema(_PUBLISH), *columns))
-        await declare(db, list(docs))
+
+        async def once(conn: Raw) -> set[str]:
+            async with looking(conn):
+                await conn.execute(db.in_schema(_PUBLISH), *columns)
+                return await declare(db, conn, list(docs))
+
+        await open_declared(db, list(docs), changed=await db.run(once))
         # What is handed back to this version is found by names of its own.
         await name_ids(db, (pinned_name(doc.name, doc.code_version) for doc in docs))
 

@@ -7,6 +7,7 @@ locked, so that whoever has just decided by the old one is seen. Declaring is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from ...domain.audit import UNCHANGED, AuditEntry
@@ -82,20 +83,32 @@ where ($1::text is null or r.name = $1) and ($2::text is null or r.limit = $2)
 order by r.name collate "C", r.limit collate "C\""""
 
 
-async def declare(db: Database, docs: Sequence[JobTypeDoc]) -> None:
-    """Let what job types declare be in force; an operator's numbers stand. Repeating it is safe."""
-    rules = [(doc.name, rule.limit, rule.n, rule.per) for doc in docs for rule in rules_of(doc.document)]
-    columns: list[list[object]] = [list(column) for column in zip(*rules, strict=True)] or [[], [], [], []]
-    names = [doc.name for doc in docs]
-    changed = await db.run(lambda conn: conn.fetch(db.in_schema(_DECLARE), names, *columns))
+async def declare(db: Database, conn: Raw, docs: Sequence[JobTypeDoc]) -> set[str]:
+    """Let what job types declare be in force, and give those that were changed; an operator's numbers stand.
+
+    A part of the transaction that publishes them, which has their rows: of two publications, the later one's count.
+    """
+    columns: list[list[object]] = [list(column) for column in zip(*_rules(docs), strict=True)] or [[], [], [], []]
+    changed = await conn.fetch(db.in_schema(_DECLARE), [doc.name for doc in docs], *columns)
+    return {row["name"] for row in changed}
+
+
+async def open_declared(db: Database, docs: Sequence[JobTypeDoc], *, changed: set[str]) -> None:
+    """Open the keys that jobs are parked at by the numbers before, once those that are declared now are committed.
+
+    Also where nothing has changed: a call before this one may have ended between the two. Nobody decides by the numbers
+    of then any more, so those keys are enough that somebody is parked at. Repeating it is safe.
+    """
     if changed:
-        await _open(db, sorted({row["name"] for row in changed}))
-    # Also where nothing has changed: a call before this one may have ended between the two. Nobody decides by the
-    # numbers of then any more, so those keys are enough that somebody is parked at.
-    rest = {name for name, *_ in rules} - {row["name"] for row in changed}
+        await _open(db, sorted(changed))
+    rest = {name for name, *_ in _rules(docs)} - changed
     parked = await db.run(lambda conn: conn.fetch(db.in_schema(PARKED_KEYS), sorted(rest), UUID(int=0))) if rest else []
     if parked:
         await _open_keys(db, sorted(row["hash"] for row in parked))
+
+
+def _rules(docs: Sequence[JobTypeDoc]) -> list[tuple[str, str, int, timedelta | None]]:
+    return [(doc.name, rule.limit, rule.n, rule.per) for doc in docs for rule in rules_of(doc.document)]
 
 
 async def check_enforced(db: Database, docs: Sequence[JobTypeDoc]) -> None:
