@@ -136,7 +136,7 @@ BULK = (
     ),
     Target(
         _DRIVER + "bulk_edit.py",
-        (_ACTIONS, _RUN_NOW, _RACES, _RACES_OF_RUN_NOW),
+        (_ACTIONS, _RUN_NOW, _RACES, _RACES_OF_RUN_NOW, "tests/conformance/test_limits_edits.py"),
         (
             Mutant("run now: its time", " and run_at > outlast.clock()),", " and run_at is null),"),
             Mutant("run now: sleeps alone", "\n    and w.kind = {KIND_CODES[StepKind.SLEEP]}\n  order", "\n  order"),
