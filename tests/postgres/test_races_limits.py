@@ -93,6 +93,17 @@ async def test_a_job_of_two_keys_is_put_off_while_somebody_decides_about_one(are
     assert await arena.bucket(both) == "gate"
 
 
+async def test_a_job_of_two_keys_alone_is_to_be_looked_at_again_while_somebody_has_one(arena: Arena) -> None:
+    worker, held, waiter = await holder_and_waiter(arena)
+    await arena.driver.cancel(waiter, reason="stop")
+    (both,) = await limited(arena, limits=[keyed("other"), ALL])
+    async with arena.holding() as giver:
+        assert await giver.driver.free_slots((held.token,)) == 1
+        assert await arena.at_once(lambda seat: look(seat, worker)) == NOTHING
+        await giver.commit()
+    assert ids(await admit(arena, worker)) == [both]
+
+
 async def test_no_other_job_waits_for_a_key_that_is_decided_about(arena: Arena) -> None:
     worker, first, _ = await known_key(arena)
     running = [(await arena.running(worker)).token for _ in range(3)]
