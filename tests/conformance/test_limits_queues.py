@@ -16,7 +16,7 @@ from app.domain.reason import REASON_RULES, Explanation
 from app.domain.state import State
 from app.drivers.protocol import Wake
 from tests.conformance.ears import hearing
-from tests.conformance.gated import RATED, admit, admit_one, declare, ids, keyed, limited
+from tests.conformance.gated import ALL, RATED, admit, admit_one, declare, ids, keyed, limited
 from tests.support.drivers import NAME, QUEUE, DriverEnv, new_job
 
 MINUTE = timedelta(minutes=1)
@@ -150,3 +150,19 @@ async def test_what_holds_a_queue_back_is_said_before_what_holds_its_job(env: Dr
     await env.driver.set_queue(QUEUE, QueueChange(concurrency=1))
     await env.driver.pause_queue(QUEUE, by="ops")
     assert (await codes(env, waits))[:3] == ["queue_paused", "queue_at_limit", "slot"]
+
+
+@pytest.mark.parametrize("held_back", ["paused", "full"])
+async def test_a_queue_that_is_held_back_keeps_no_other_queues_jobs_in_the_gate(env: DriverEnv, held_back: str) -> None:
+    """More of its jobs come first than one look takes in."""
+    await declare(env, 1000)
+    worker = await env.register()
+    if held_back == "paused":
+        await env.driver.pause_queue(QUEUE, by="ops")
+    else:
+        await env.driver.set_queue(QUEUE, QueueChange(concurrency=1))
+        await limited(env)
+        await admit_one(env, worker)
+    await env.driver.enqueue_many([new_job(limits=(ALL,)) for _ in range(150)])
+    (other,) = await limited(env, queue="mail")
+    assert ids(await admit(env, worker, queues=[QUEUE, "mail"])) == [other]
