@@ -92,7 +92,16 @@ def test_what_cannot_be_meant_is_refused(cli: Outlast, arguments: tuple[str, ...
 def test_without_an_age_everything_goes_whose_retention_is_over(cli: Outlast, database_url: str) -> None:
     pile(database_url, 5, DONE)
     dry = cli("purge", "--dry-run", "--json").document()
-    assert dry["rows"] == {"jobs": 5, "keys": 0, "sources": 0, "events": 0, "drains": 0, "workers": 0, "audit": 0}
+    assert dry["rows"] == {
+        "jobs": 5,
+        "keys": 0,
+        "sources": 0,
+        "events": 0,
+        "drains": 0,
+        "workers": 0,
+        "audit": 0,
+        "requests": 0,
+    }
     assert cli("purge", "--yes", "--json").document()["rows"]["jobs"] == 5
     assert left(database_url) == 0
 
