@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import timedelta
 from typing import Any
 
-from app.domain.job import WorkerId
+from app.domain.job import ClaimToken, JobId, WorkerId
+from app.domain.step import MAIN_BRANCH, NewStep, Place, StepKind
 from app.drivers.postgres.claim import CLAIM_ONE
 from app.drivers.postgres.settle import SETTLE_DONE
-from app.drivers.postgres.steps import RECORD
+from app.drivers.postgres.steps import RECORD, Recording, columns_of
 
 from .bed import Bed, driver_on, raw_on
 from .drain import EVER, SPAN, WHOLE, bench_worker, drained, fill, settled, start_worker
@@ -45,20 +45,12 @@ async def by_statements(bed: Bed, *, jobs: int, batch: int = 100) -> float:
             return jobs / float(await raw.fetchval(SPAN, EVER))
 
 
-def _recorded(rows: list[Any], worker: WorkerId, number: int) -> list[object]:
+def _recorded(rows: list[Any], worker: WorkerId, number: int) -> list[Any]:
     """Give the binds of one step of each claim."""
-    return [
-        [row["job_id"] for row in rows],
-        [row["seq"] for row in rows],
-        [row["claim_no"] for row in rows],
-        worker,
-        [f"step {number}"] * len(rows),
-        None,  # all are `run` steps of the body's own order
-        None,
-        [number] * len(rows),
-        [str(number)] * len(rows),
-        [timedelta()] * len(rows),
-    ]
+    step = NewStep(f"step {number}", StepKind.RUN, Place(MAIN_BRANCH, number), str(number))
+    return columns_of(
+        [Recording(ClaimToken(JobId(row["job_id"]), row["claim_no"], worker, fence=row["seq"]), step) for row in rows]
+    )
 
 
 async def asleep_and_awake(bed: Bed, *, jobs: int, concurrency: int, batch: int = 1_000) -> tuple[float, float]:

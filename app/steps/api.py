@@ -7,14 +7,14 @@ attempt gets the recorded value and does not do the work again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, Unpack, cast, overload
 
 from pydantic import TypeAdapter
 
-from ..domain.errors import RequestInvalid, ResultInvalid
+from ..domain.errors import RequestInvalid
 from ..domain.job import NewJob
 from ..domain.step import NewStep, NewWait, StepKind, StepView, WaitView
 from ..domain.step_errors import EventMissing, StepInvalid
@@ -39,7 +39,6 @@ PayloadT = TypeVar("PayloadT")
 ResultT = TypeVar("ResultT")
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-_FREE = nullcontext()  # holds nothing back
 
 
 class Steps:
@@ -82,14 +81,26 @@ class Steps:
         if found is not None:
             return self._decoded(adapter, found)
         began = recorder.tools.monotonic()
-        with _FREE if on_loop else ExitStack() as held:
-            value = await run_function(recorder, name, partial(fn, *args, **kwargs), held)
+        held = None if on_loop else ExitStack()
+        try:
+            if held is None and recorder.step_timeout is None:
+                # What most steps are: each layer of calls costs as much as another part of a small step.
+                try:
+                    with recorder.inside(name):
+                        value = await fn(*args, **kwargs)
+                except BaseException as error:
+                    recorder.stop.note(error)
+                    raise
+            else:
+                value = await run_function(recorder, name, partial(fn, *args, **kwargs), held)
             lasted = timedelta(seconds=recorder.tools.monotonic() - began)
-            text = values.encode(adapter, value, step=name)
-            given = _readable(adapter, text, name)
+            text, given = values.kept(adapter, value, step=name)
             if recorder.tools.at is not None:
                 await recorder.reach(Moment.INSIDE, name, StepKind.RUN)
-            await recorder.record(NewStep(name=name, kind=StepKind.RUN, place=place, value=text, lasted=lasted))
+            await recorder.record(NewStep(name, StepKind.RUN, place, text, lasted))
+        finally:
+            if held is not None:
+                held.close()
         return given
 
     async def sleep(
@@ -269,14 +280,3 @@ class Steps:
 
     def _unreadable(self, found: Record, error: UndecodableError) -> NoReturn:
         self._recorder.diverge(found, f"the code cannot read what {said(found)} gave ({error}), recorded")
-
-
-def _readable(adapter: TypeAdapter[Any], text: str | None, step: str) -> Any:  # noqa: ANN401 - what the annotation says
-    """Give the value as every replay will; one that cannot be read back is never recorded."""
-    try:
-        return from_text(adapter, text)
-    except UndecodableError as exc:
-        raise ResultInvalid(
-            f"the value of step {step!r} cannot be read back by its return annotation: {exc}",
-            fix="return what the return annotation says, in values that JSON can carry",
-        ) from exc

@@ -26,6 +26,7 @@ from ..domain.step import (
 )
 from ..domain.step_errors import StepInvalid
 from ..domain.text import is_printable
+from ..domain.verdict import GONE
 from .branch import WHERE, Branch, Inside, Where, own_order_of
 from .history import NOTHING, History, Record, number_in, placed, said
 from .points import Moment, Point
@@ -34,7 +35,7 @@ from .suspension import Suspension
 from .tools import Tools, run_over, while_held
 from .waits import lasted
 
-_MAY_BE_ANYWHERE = frozenset({StepKind.RUN, StepKind.TRANSACTION})
+_MAY_BE_ANYWHERE = (StepKind.RUN, StepKind.TRANSACTION)
 
 
 class Recorder:
@@ -221,7 +222,15 @@ class Recorder:
             LeaseLost: the claim is gone: nothing this attempt does is stored any more.
             RequestInvalid: the store refuses the value.
         """
-        if not await while_held(lambda: self.tools.store.record_step(self.job.token, step), self.signal):
+        store, token, signal = self.tools.store, self.job.token, self.signal
+        try:
+            with signal.in_store():
+                is_held = await store.record_step(token, step)
+        except DriverUnavailable:
+            if signal.first in GONE:
+                raise
+            is_held = await while_held(lambda: store.record_step(token, step), signal)
+        if not is_held:
             raise LeaseLost(
                 f"the claim on job {self.job.token.job_id} is gone, step {step.name!r} is not recorded",
                 fix="end soon; whoever took the job over runs it from its last recorded step",

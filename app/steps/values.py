@@ -37,6 +37,9 @@ _TYPES: Mapping[str, frozenset[type]] = {
 _SHORT_SCALAR = re.compile(r'-?[0-9]{1,18}(?:\.[0-9]{1,18})?|true|false|null|"[ !#-\[\]-~]{0,200}"')
 
 
+_SHORT = 10**18  # a whole number below it is written and read alike by everyone
+
+
 class UndecodableError(Exception):
     """A stored text does not fit a type any more; the message says where, without the value."""
 
@@ -131,16 +134,25 @@ class Values:
             self._of_functions[fn] = known
         return known
 
-    def encode(self, adapter: TypeAdapter[Any], value: object, *, step: str) -> str | None:
-        """Give the text of a step's value.
+    def kept(self, adapter: TypeAdapter[Any], value: object, *, step: str) -> tuple[str | None, Any]:
+        """Give the text of a step's value, and the value as every replay will have it, made of the text.
 
         Raises:
-            ResultInvalid: it cannot be stored.
+            ResultInvalid: it cannot be stored, or not be read back by its type.
             StepTooLarge: it is over the limit.
         """
-        return to_text(
+        if type(value) is int and -_SHORT < value < _SHORT and _is_sure(adapter, value):
+            return str(value), value
+        text = to_text(
             adapter, value, of=lambda: f"the value of step {step!r}", max_bytes=self._max_bytes, too_large=StepTooLarge
         )
+        try:
+            return text, from_text(adapter, text)
+        except UndecodableError as exc:
+            raise ResultInvalid(
+                f"the value of step {step!r} cannot be read back by its return annotation: {exc}",
+                fix="return what the return annotation says, in values that JSON can carry",
+            ) from exc
 
     def _of_annotation(self, annotation: object, fn: Callable[..., object]) -> TypeAdapter[Any]:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
+from functools import partial
 
 from ..domain.job import ClaimedJob
 from ..domain.step_errors import StepInvalid
@@ -76,7 +77,7 @@ class Desk:
                 run.job,
                 signal=run.signal,
                 task=run.task,
-                store_now=lambda: store_now(run, self._monotonic()),
+                store_now=partial(_reckoned, run.job.claimed_at, run.claimed_at, self._monotonic),
                 step_timeout=run.handle.policy.step_timeout,
             )
         return run.recorder
@@ -93,3 +94,8 @@ class Desk:
 def store_now(run: Run, now: float) -> datetime:
     """Reckon the store's time from the claim on: this machine's own clock may be wrong."""
     return run.job.claimed_at + timedelta(seconds=now - run.claimed_at)
+
+
+def _reckoned(claimed_at: datetime, then: float, monotonic: Callable[[], float]) -> datetime:
+    """Do the same without the run, which holds what asks: a circle is left to the collector, and costs each run."""
+    return claimed_at + timedelta(seconds=monotonic() - then)

@@ -37,7 +37,7 @@ class _InStore:
         self._signal = signal
 
     def __enter__(self) -> None:
-        self._signal.enter_store()
+        self._signal._in_store += 1  # noqa: SLF001 - its own
 
     def __exit__(self, *_: object) -> None:
         self._signal.leave_store()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -263,7 +264,33 @@ async def test_many_steps_of_one_run_may_be_under_way_at_once(env: DriverEnv) ->
     assert sorted(await steps(env, held.token.job_id)) == sorted(names)
 
 
-@pytest.mark.parametrize("bad", [a_step("a\0b"), a_step(value='"\0"'), a_step(value='"\ud800"')], ids=ascii)
+ODD = ["{a,b}", '"', "\\", "\\x1f", "NULL", "  ,", "'", "$1", "\u6f22\U0001f600", "a" * 128]
+
+
+async def test_odd_names_and_values_share_what_is_sent(env: DriverEnv) -> None:
+    held = await env.running()
+    values = [json.dumps(odd, ensure_ascii=False) if number % 3 else None for number, odd in enumerate(ODD)]
+    answers = await asyncio.gather(
+        *(
+            env.driver.record_step(
+                held.token, a_step(odd, number, value=value, lasted=timedelta(days=number, microseconds=1))
+            )
+            for number, (odd, value) in enumerate(zip(ODD, values, strict=True))
+        )
+    )
+    assert answers == [True] * len(ODD)
+    recorded = (await history(env, held.token.job_id)).steps
+    assert {step.name: step.value for step in recorded} == dict(zip(ODD, values, strict=True))
+    assert {step.name: env.now() - step.started_at for step in recorded} == {
+        odd: timedelta(days=number, microseconds=1) for number, odd in enumerate(ODD)
+    }
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [a_step("a\0b"), a_step("a\x1fb"), a_step(value='"\0"'), a_step(value='"\x1f"'), a_step(value='"\ud800"')],
+    ids=ascii,
+)
 async def test_a_value_that_cannot_be_kept_fails_alone(env: DriverEnv, bad: NewStep) -> None:
     worker = await env.register()
     good, other = await env.running(worker), await env.running(worker)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +11,7 @@ import pytest
 
 from app.domain.job import WorkerId
 from app.domain.outcome import Completed, Settlement, Suspended
+from app.domain.step import MAIN_BRANCH, NewStep, Place, StepKind
 from app.drivers.postgres import call_cycle, due, events, run_view, steps, suspend, waits
 from app.drivers.postgres.due_mark import DueMark
 from tests.conformance.runs import a_sleep, a_step
@@ -51,13 +51,18 @@ async def warm(database_url: str) -> AsyncIterator[tuple[Meter, WorkerId]]:
         yield made
 
 
-async def test_steps_recorded_together_share_a_statement(warm: tuple[Meter, WorkerId]) -> None:
+@pytest.mark.parametrize(("count", "statements"), [(31, 1), (100, 2)])
+async def test_steps_recorded_together_share_a_statement(
+    warm: tuple[Meter, WorkerId], count: int, statements: int
+) -> None:
+    """Many go in halves, so that the bodies of one half run while the server commits the other."""
     meter, worker = warm
-    await meter.enqueue(50)
-    claimed = await meter.claim(worker, 50)
+    await meter.enqueue(count)
+    claimed = await meter.claim(worker, count)
     async with meter.counting():
-        assert await asyncio.gather(*(meter.driver.record_step(one.token, a_step()) for one in claimed)) == [True] * 50
-    assert len(meter.verbs) == 1
+        answers = await asyncio.gather(*(meter.driver.record_step(one.token, a_step()) for one in claimed))
+        assert answers == [True] * count
+        assert len(meter.verbs) == statements
 
 
 async def test_a_run_is_read_in_one_statement(warm: tuple[Meter, WorkerId]) -> None:
@@ -190,7 +195,7 @@ async def test_recording_a_step_costs_the_same_beside_many(pages: Pages) -> None
     await pages.meter.enqueue(1)
     (claimed,) = await pages.meter.claim(pages.worker, 1)
     token = claimed.token
-    binds = [token.job_id], [token.fence], [token.claim_no], token.worker_id, ["s"], None, None, [0], ["1"]
-    assert await pages.of(steps.RECORD, *binds, [timedelta()]) <= 40
+    step = NewStep("s", StepKind.RUN, Place(MAIN_BRANCH, 0), "1")
+    assert await pages.of(steps.RECORD, *steps.columns_of([steps.Recording(token, step)])) <= 40
     fence = token.job_id, token.fence, token.claim_no, token.worker_id
     assert await pages.of(suspend.FENCE, *fence, ["s"]) <= 30

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, SecretStr, field_serializer
+from pydantic import BaseModel, SecretStr, TypeAdapter, field_serializer
 
 from app.domain.errors import ReplayDiverged, ResultInvalid, SettingsInvalid, StepTimeout, StepTooLarge
+from app.steps.values import Values, from_text, to_text
 from tests.unit.steps_fakes import NOW, FakeRun
 
 
@@ -91,6 +92,22 @@ async def test_a_value_is_the_same_on_replay_as_the_first_time(fn: Callable[[], 
         given = await run.attempt(lambda step: step.run("a", fn))
         assert (type(given), given) == (type(value), value)
     assert run.recorder.replayed == 1
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**18 - 1, 1 - 10**18, 10**18, -(10**18), 10**40, True, False])
+@pytest.mark.parametrize("annotation", [int, Any, bool, float, int | None, str])
+def test_a_whole_number_is_kept_as_every_other_value_is(annotation: Any, value: int) -> None:
+    values, adapter = Values(max_bytes=1000), TypeAdapter[Any](annotation)
+    try:
+        text = to_text(adapter, value, of="it", max_bytes=1000)
+        slow = text, from_text(adapter, text)
+    except ResultInvalid:
+        with pytest.raises(ResultInvalid):
+            values.kept(adapter, value, step="it")
+        return
+    fast = values.kept(adapter, value, step="it")
+    assert fast == slow
+    assert type(fast[1]) is type(slow[1])
 
 
 async def test_a_plain_function_runs_in_a_thread() -> None:

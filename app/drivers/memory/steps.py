@@ -106,9 +106,10 @@ def _history(store: Store, job_id: JobId, run_id: RunId) -> RunHistory:
 
 def _refuse_unstorable(step: NewStep) -> None:
     for text in (step.name, step.place.branch, step.value or ""):
-        if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        # A raw control character is in no JSON and no printable name; PostgreSQL sends steps with one between them.
+        if "\0" in text or "\x1f" in text or any("\ud800" <= char <= "\udfff" for char in text):
             raise RequestInvalid(
-                f"the step {step.name!a} has a text with NUL or half of a surrogate pair, which no database keeps",
+                f"the step {step.name!a} has a text with NUL, a raw control character or half of a surrogate pair",
                 fix="leave the character out, or encode the value another way",
             )
 

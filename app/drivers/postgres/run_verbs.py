@@ -5,9 +5,8 @@ Apart because a driver without them would still run jobs without steps. Holds no
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -37,9 +36,9 @@ class RunVerbs:
         """Give what is recorded of a run."""
         return await run_view.history(self._db, job_id, run_id)
 
-    def record_step(self, token: ClaimToken, step: NewStep) -> Coroutine[Any, Any, bool]:
+    async def record_step(self, token: ClaimToken, step: NewStep) -> bool:
         """Record a step."""
-        return self._steps.record(steps.Recording(token, step))
+        return await self._steps.record(steps.Recording(token, step))
 
     def step_transaction(
         self, token: ClaimToken, step: NewStep, *, bind: object | None = None

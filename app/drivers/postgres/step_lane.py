@@ -1,7 +1,10 @@
 """Steps on their way in: what gathers while one statement commits goes out in the next.
 
 As with single enqueues, a commit costs the same for one row and for hundreds: callers share it, each is answered after
-its own row's commit, and one caller's bad value is its own. Owns the one task that sends; `steps` says how.
+its own row's commit, and one caller's bad value is its own. Runs that are answered together ask for their next steps
+together, so that with one statement at a time the server would rest while bodies run, and bodies while it commits:
+when many gather, they are sent in two halves, and one half's bodies run during the other's commit. Owns the tasks that
+send; `steps` says how.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from .steps import Recording
 
 MAX_ROWS = 500
 MAX_CHARS = 4 * 1024 * 1024
+MOST_SENDERS = 2
+# From so many on, two statements of half each cost less than the time that either side would wait for the other.
+MIN_SHARED = 32
 _LAST_ROUND_SECONDS = 5.0
 
 Record: TypeAlias = Callable[[Sequence[Recording]], Awaitable[Sequence[bool]]]
@@ -31,30 +37,34 @@ class StepLane:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._waiting: list[_Caller] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._senders: list[asyncio.Task[None]] = []
+        self._choosing = 0  # senders that have nothing on its way, and will take of what waits
 
-    async def record(self, recording: Recording) -> bool:
-        """Record one step, durable when this returns. Cancelling the call leaves the row on its way.
+    def record(self, recording: Recording) -> asyncio.Future[bool]:
+        """Record one step, durable once the future has its answer. Cancelling that leaves the row on its way.
 
         Raises:
             OutlastError: what refused this step, or the store's unavailability.
         """
-        sending = self._sending
-        is_sending = sending is not None and not sending.done()
+        senders = self._senders
         # Asking which loop runs is a call to the operating system; while a sender is at work, it is known.
-        loop = sending.get_loop() if sending is not None and is_sending else asyncio.get_running_loop()
+        loop = senders[0].get_loop() if senders else asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
         self._waiting.append((recording, answer))
-        if not is_sending:
-            self._sending = start_apart(self._send(), name="outlast.record")
-        return await answer
+        if not senders or (len(self._waiting) >= MIN_SHARED and len(senders) < MOST_SENDERS):
+            self._choosing += 1
+            sender = start_apart(self._send(), name="outlast.record")
+            senders.append(sender)
+            sender.add_done_callback(self._leave)
+        return answer
 
     async def close(self) -> None:
         """Send what has gathered, within a bound, and tell whoever is left; called when the driver closes."""
-        if self._sending is not None and not self._sending.done():
-            await asyncio.wait((self._sending,), timeout=_LAST_ROUND_SECONDS)
-            self._sending.cancel()
-            await asyncio.wait((self._sending,))
+        if senders := tuple(self._senders):
+            await asyncio.wait(senders, timeout=_LAST_ROUND_SECONDS)
+            for sender in senders:
+                sender.cancel()
+            await asyncio.wait(senders)
         self._refuse_waiting()  # a task that was cancelled before its first step has told nobody
 
     async def _send(self) -> None:
@@ -63,13 +73,23 @@ class StepLane:
             await asyncio.sleep(0)
             while self._waiting:
                 batch = self._next()
+                self._choosing -= 1
                 try:
                     await self._settle(batch)
                 finally:
+                    self._choosing += 1
                     refuse_callers(batch, "while this step was on its way: whether it is recorded is unknown", _FIX)
                 await asyncio.sleep(0)
         finally:
-            self._refuse_waiting()
+            self._leave(asyncio.current_task())
+
+    def _leave(self, sender: asyncio.Task[None] | None) -> None:
+        """Count a sender off at once, also one that was cancelled before its first step; the last tells who waits."""
+        if sender is not None and sender in self._senders:
+            self._senders.remove(sender)
+            self._choosing -= 1
+            if not self._senders:
+                self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -77,7 +97,9 @@ class StepLane:
 
     def _next(self) -> list[_Caller]:
         count = chars = 0
-        for (_, step), _ in self._waiting[:MAX_ROWS]:
+        waiting = len(self._waiting)
+        share = waiting if waiting < MIN_SHARED else -(-waiting // self._choosing)
+        for (_, step), _ in self._waiting[: min(share, MAX_ROWS)]:
             chars += len(step.value or "")
             if count and chars > MAX_CHARS:
                 break

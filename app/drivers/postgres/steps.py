@@ -7,8 +7,10 @@ the step finds it gone. A step is recorded once; what is there already stays. Se
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
+from ...domain.errors import RequestInvalid
 from ...domain.job import ClaimToken
 from ...domain.step import MAIN_BRANCH, NewStep, StepKind
 from .database import Database
@@ -22,16 +24,21 @@ class Recording(NamedTuple):
     step: NewStep
 
 
+# Texts of many in one: no printable name holds this, and no JSON.
+_BETWEEN = "\x1f"
+_MICROSECOND = timedelta(microseconds=1)
+
 # Every part of the token is compared within its own step's place, as everywhere. Of one worker's claims; kinds and
-# branches are null as a whole where all are plain: encoding arrays is most of what sending a batch costs.
+# branches are null as a whole where all are plain. The columns come as text: encoding arrays, element by element, cost
+# more than all else of sending a batch, and the server reads its own notation faster than bodies can wait for it.
 RECORD = f"""
 with i as materialized (
-  select * from unnest($1::uuid[], $2::bigint[], $3::int[], $5::text[], $6::smallint[], $7::text[], $8::int[],
-    $9::text[], $10::interval[]) with ordinality
-    i(job_id, seq, claim_no, name, kind, branch, number, value, lasted, ord)),
+  select * from unnest($1::text::uuid[], $2::text::bigint[], $3::text::int[], string_to_array($5::text, E'\\x1f'),
+    $6::smallint[], $7::text[], $8::text::int[], string_to_array($9::text, E'\\x1f', ''), $10::text::bigint[])
+    with ordinality i(job_id, seq, claim_no, name, kind, branch, number, value, lasted, ord)),
 held as materialized (
   select r.job_id, r.seq, r.claim_no from outlast.running r
-  where r.job_id = any($1::uuid[]) and r.worker = (
+  where r.job_id = any($1::text::uuid[]) and r.worker = (
     select w.id from outlast.worker w
     where w.id = $4::int and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
   order by r.job_id for key share),
@@ -41,7 +48,7 @@ mine as materialized (
 stp as (
   insert into outlast.step(run_id, name, kind, branch, number, value, claim_no, code_version, started_at)
   select e.run_id, m.name, coalesce(m.kind, {KIND_CODES[StepKind.RUN]}), coalesce(m.branch, '{MAIN_BRANCH}'), m.number,
-    m.value, m.claim_no, w.code_version, outlast.clock() - coalesce(m.lasted, interval '0')
+    m.value, m.claim_no, w.code_version, outlast.clock() - m.lasted * interval '1 microsecond'
   from mine m
   cross join lateral (
     select coalesce(j.run_id, j.id) as run_id from outlast.job j where j.id = m.job_id offset 0) e
@@ -50,8 +57,6 @@ stp as (
   order by m.ord
   on conflict do nothing)
 select held_as is not null as is_held from mine order by ord"""  # noqa: S608  constants of our own
-_PLAIN = frozenset({StepKind.RUN})
-_MAIN = frozenset({MAIN_BRANCH})
 
 
 async def record_steps(db: Database, steps: Sequence[Recording]) -> Sequence[bool]:
@@ -74,14 +79,37 @@ async def _of_one_worker(db: Database, steps: Sequence[Recording]) -> Sequence[b
 def columns_of(steps: Sequence[Recording]) -> list[Any]:
     """Give the binds of `RECORD` for steps of one worker's claims."""
     ids, numbers, workers, fences = zip(*(token for token, _ in steps), strict=True)
-    new = [step for _, step in steps]
-    kinds, branches = [step.kind for step in new], [step.place.branch for step in new]
+    names, kinds, places, values, lasted = zip(*(step for _, step in steps), strict=True)
+    branches, places_in = zip(*places, strict=True)
     return [
-        *(ids, fences, numbers, workers[0]),
-        [step.name for step in new],
-        None if _PLAIN.issuperset(kinds) else [KIND_CODES[kind] for kind in kinds],
-        None if _MAIN.issuperset(branches) else branches,
-        [step.place.number for step in new],
-        [step.value for step in new],
-        [step.lasted for step in new],
+        _array(ids),
+        _array(fences),
+        _array(numbers),
+        workers[0],
+        _texts(names),
+        None if kinds.count(StepKind.RUN) == len(kinds) else [KIND_CODES[kind] for kind in kinds],
+        None if branches.count(MAIN_BRANCH) == len(branches) else list(branches),
+        _array(places_in),
+        _texts([value or "" for value in values]),  # no JSON is empty, so that this is no value
+        _array([each // _MICROSECOND for each in lasted]),
     ]
+
+
+def _array(values: Sequence[object]) -> str:
+    """Write numbers or ids as the server writes an array of them."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def _texts(values: Sequence[str]) -> str:
+    """Write texts as one that the server takes apart again.
+
+    Raises:
+        RequestInvalid: one of them holds what stands between them.
+    """
+    joined = _BETWEEN.join(values)
+    if joined.count(_BETWEEN) != len(values) - 1:
+        raise RequestInvalid(
+            "the name or value of a step holds a raw control character",
+            fix="send JSON, which escapes them, under a printable name",
+        )
+    return joined
