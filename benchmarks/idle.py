@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from .bed import Bed, cpu_of, driver_on, raw_on
+from .bed import Bed, cpu_of, cpu_of_one, driver_on, raw_on
 from .drain import start_worker
 from .work import new_jobs
 
@@ -28,7 +28,7 @@ drop table outlast.pile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """Statements a second; CPU of worker and server in milliseconds a second."""
+    """Statements a second; CPU of the worker, and of the server's processes that serve it, in milliseconds a second."""
 
     statements: float
     worker_cpu: float
@@ -51,12 +51,24 @@ async def _idle(bed: Bed, sleeping: int, seconds: float) -> Idle:
         await raw.execute("checkpoint")
         worker = await start_worker(url, 10, "noop")
         await asyncio.sleep(_SETTLED_SECONDS)
-        calls, cpu, server = await calls_of(raw), cpu_of(worker.pid), bed.cpu_seconds()
+        calls, cpu, server = await calls_of(raw), cpu_of(worker.pid), await _served(raw)
         await asyncio.sleep(seconds)
-        calls, cpu, server = await calls_of(raw) - calls - 1, cpu_of(worker.pid) - cpu, bed.cpu_seconds() - server
+        calls, cpu = await calls_of(raw) - calls - 2, cpu_of(worker.pid) - cpu
+        before, server = server, await _served(raw)
+        spent = sum(now - before.get(pid, 0.0) for pid, now in server.items())
         worker.terminate()
         await worker.communicate()
-        return Idle(statements=calls / seconds, worker_cpu=cpu / seconds * 1_000, server_cpu=server / seconds * 1_000)
+        return Idle(statements=calls / seconds, worker_cpu=cpu / seconds * 1_000, server_cpu=spent / seconds * 1_000)
+
+
+async def _served(raw: Any) -> dict[int, float]:
+    """Give the CPU seconds of each server process that others have on this database, to the nanosecond.
+
+    The rest of the server still tidies up what was filled in, minutes later.
+    """
+    others = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    pids = [row["pid"] for row in await raw.fetch(others)]
+    return {pid: cpu_of_one(pid) for pid in pids}
 
 
 async def calls_of(raw: Any) -> int:
