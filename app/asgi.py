@@ -19,6 +19,7 @@ from .http.app import create_app
 from .http.deferred import Application, DeferredApp
 from .lifecycle.overheard import ask_to_leave, overheard
 from .lifecycle.shutdown import Shutdown
+from .observability.tracing import open_tracing
 from .settings import Settings
 from .site import build_dashboard
 
@@ -29,7 +30,7 @@ def asgi_app() -> DeferredApp:
 
 
 def _build_asgi() -> Application:
-    settings = Settings.read()
+    settings, tracing = Settings.read(), open_tracing()
     telemetry, driver, started = build_telemetry(settings), build_driver(settings), threading.Event()
     leaving = Shutdown(drain_seconds=settings.drain_seconds, telemetry=telemetry)
 
@@ -72,5 +73,7 @@ def _build_asgi() -> Application:
                 if outbox is not None:
                     await outbox.close()
                 await close_driver(driver)
+                if tracing.is_ours:
+                    await asyncio.to_thread(tracing.close)
 
     return create_app(services, around=around, pages=build_dashboard(settings, driver, services))

@@ -44,6 +44,7 @@ from .lifecycle.main_run import run_process
 from .lifecycle.pulse import LoopPulse
 from .lifecycle.role import Announcer, Role
 from .lifecycle.shutdown import Shutdown
+from .observability.tracing import open_tracing
 from .scheduler.scheduler import Scheduler
 from .settings import Settings, address_of
 from .worker.containment import contain_tasks
@@ -82,6 +83,7 @@ class Process:
     ) -> None:
         _check_pool(settings, roles)
         self._settings = settings
+        self._tracing = open_tracing()
         self._telemetry = build_telemetry(settings)
         self._driver = build_driver(settings)
         self._outbox = build_outbox(settings, self._driver)
@@ -126,6 +128,8 @@ class Process:
             ending.callback(self._pulse.stop)
             ending.callback(admin.stop)
             ending.push_async_callback(_in_own_thread, lambda: self._last(self._shutdown))
+            if self._tracing.is_ours:
+                ending.push_async_callback(_in_own_thread, self._tracing.close)
             ending.push_async_callback(close_driver, self._driver)
             if self._outbox is not None:
                 ending.push_async_callback(self._outbox.close)

@@ -7,9 +7,10 @@ Routes of later releases are not here: they answer like any path nobody serves. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp
 from .. import __version__
 from ..domain.errors import JobNotFound
 from ..lifecycle.tasks import start_in
-from .caller import PAGES
+from .caller import OPEN_PATHS, PAGES
 from .edge import Edge
 from .framework import lead_elsewhere, translate_http_exception, translate_validation_error
 from .openapi import render_document
@@ -56,6 +57,7 @@ from .routers import (
 )
 from .services import HttpServices
 
+_UNTRACED = OPEN_PATHS | {"/metrics"}
 _ROUTERS = (
     *(enqueue, batches, job_list, jobs, explain, runs, stream, topics, actions, bulk, edits, events, dead_letters),
     *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys),
@@ -99,6 +101,12 @@ def openapi_document() -> str:
     return render_document(_bare_app(None))
 
 
+def _is_untraced(scope: MutableMapping[str, Any]) -> bool:
+    """Say whether a request gets no span: probes come all the time, and streams last for hours."""
+    path = str(scope.get("path", ""))
+    return path in _UNTRACED or path.startswith(PAGES) or path.endswith(("/events", "/stream"))
+
+
 def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None) -> FastAPI:
     app = FastAPI(
         title="Outlast",
@@ -110,7 +118,8 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        telemetry={"tracing": False, "metrics": False, "logs": False},
+        # Only spans, and only where the process has an SDK; metrics and logs are our own.
+        telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_untraced},
         exception_handlers={
             JobNotFound: lead_elsewhere,
             HTTPException: translate_http_exception,

@@ -1,7 +1,7 @@
 """The one way in: a request becomes a job that every store can take, or is refused with the repair.
 
 HTTP, handles and whoever else enqueues come through `Admission.admit`; what it lets through is final, drivers check
-nothing again. Pure but for the id and the clock, which are injected.
+nothing again. Pure but for the id and the clock, which are injected, and for the trace of a process that has one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..domain.json_text import DEFAULT, JsonLimits, decode, fingerprint
 from ..domain.text import is_printable, printable_key
 from .jobtype import JobType
 from .request import EnqueueRequest, parent_of, refuse_request, refuse_unbounded
+from .stamp import stamped
 
 __all__ = ["Admission", "EnqueueRequest", "wall_clock"]
 
@@ -57,13 +58,16 @@ class Admission:
         payload = decode(request.payload_text, limits=self.limits)
         job_type.check_payload(request.payload_text, payload)
         key = _key(job_type, request, payload)
+        job_id, queue = JobId(self.new_id()), _or(request.queue, job_type.queue)
+        tenant = _tenant(job_type, request, payload)
+        limits = _limits(job_type, request, payload) if job_type.limit_rules else ()
         return NewJob(
-            id=JobId(self.new_id()),
+            id=job_id,
             name=job_type.name,
             payload=request.payload_text,
-            queue=_or(request.queue, job_type.queue),
+            queue=queue,
             priority=_or(request.priority, job_type.priority),
-            tenant=_tenant(job_type, request, payload),
+            tenant=tenant,
             max_attempts=_or(request.max_attempts, job_type.max_attempts),
             max_crashes=job_type.max_crashes,
             key=key,
@@ -77,10 +81,10 @@ class Admission:
             timeout=request.timeout,
             parent_id=None if parent_id is None else JobId(parent_id),
             enqueued_by=request.enqueued_by,
-            traceparent=request.traceparent,
+            traceparent=stamped(job_type.name, queue, job_id, request.traceparent),
             tags=tuple(request.tags),
             meta=request.meta,
-            limits=_limits(job_type, request, payload) if job_type.limit_rules else (),
+            limits=limits,
         )
 
 

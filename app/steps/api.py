@@ -83,7 +83,7 @@ class Steps:
         began = recorder.tools.monotonic()
         held = None if on_loop else ExitStack()
         try:
-            if held is None and recorder.step_timeout is None:
+            if held is None and recorder.step_timeout is None and recorder.tools.span is None:
                 # What most steps are: each layer of calls costs as much as another part of a small step.
                 try:
                     with recorder.inside(name):

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from ..domain.errors import StepTimeout
+from ..domain.step import StepKind
 from .recorder import Recorder
 
 
@@ -47,7 +48,7 @@ async def _run_within(
 
 async def _run(recorder: Recorder, name: str, call: Callable[[], object], held: ExitStack | None) -> object:
     try:
-        with recorder.inside(name):
+        with recorder.inside(name), recorder.tools.traced(name, StepKind.RUN):
             value = call() if held is None else await _in_thread(recorder, call, held)
             if inspect.isawaitable(value):
                 if held is not None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..domain.errors import DriverUnavailable, RequestInvalid
 from ..domain.job import ClaimedJob
+from ..domain.step import StepKind
 from ..domain.verdict import GONE
 from ..drivers.runs import RunStore
 from ..lifecycle.timers import LoopTimers, Timers
@@ -22,13 +24,18 @@ from .values import Values
 
 T = TypeVar("T")
 
+_UNTRACED = nullcontext()
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What all runs of a worker share. `code_version` is the worker's own; `at` is called at the points of attempts."""
+    """What all runs of a worker share.
+
+    `code_version` is the worker's own; `at` is called at the points of attempts; inside `span` of name and kind a step
+    is carried out.
+    """
 
     store: RunStore
     pool: Executor
@@ -37,6 +44,11 @@ class Tools:
     code_version: str = ""
     timers: Timers = field(default_factory=LoopTimers)
     at: AtPoint | None = None
+    span: Callable[[str, str], AbstractContextManager[None]] | None = None
+
+    def traced(self, name: str, kind: StepKind) -> AbstractContextManager[None]:
+        """Give what a step is carried out in."""
+        return _UNTRACED if self.span is None else self.span(name, kind.value)
 
 
 async def while_held(call: Callable[[], Awaitable[T]], signal: Signal) -> T:

@@ -107,6 +107,7 @@ class Transaction(AbstractAsyncContextManager[Any]):
                 self._session, made = await begun()
         self._made = made
         self._inside.enter_context(recorder.inside(self._name))
+        self._inside.enter_context(recorder.tools.traced(self._name, StepKind.TRANSACTION))
         if recorder.step_timeout is not None:
             self._limit = recorder.tools.timers.within(recorder.step_timeout.total_seconds())
             await self._limit.__aenter__()

@@ -14,6 +14,7 @@ from ..domain.job import ClaimedJob
 from ..domain.step_errors import StepInvalid
 from ..drivers.protocol import JobDriver
 from ..lifecycle.timers import LoopTimers, Timers
+from ..observability.tracing import Spans
 from ..steps.api import Steps
 from ..steps.points import AtPoint
 from ..steps.recorder import Recorder
@@ -38,6 +39,7 @@ class Desk:
         monotonic: Callable[[], float],
         timers: Timers | None = None,
         at: AtPoint | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._roster = roster
         self._scribe = scribe
@@ -50,6 +52,7 @@ class Desk:
             code_version=options.code_version,
             timers=timers or LoopTimers(),
             at=at,
+            span=None if spans is None else spans.step,
         )
 
     def steps(self, job: ClaimedJob) -> Steps:

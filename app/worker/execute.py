@@ -21,6 +21,7 @@ from ..jobs.invoke import bind, encode_result
 from ..lifecycle.tasks import start_on
 from ..observability.logging import Correlator
 from ..observability.telemetry import Telemetry
+from ..observability.tracing import Spans
 from ..steps.points import AtPoint, Moment, Point
 from ..steps.suspension import Suspension
 from .containment import enter_body
@@ -61,12 +62,14 @@ class Caller:
         options: WorkerOptions,
         desk: Desk,
         at: AtPoint | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._monotonic = monotonic
         self._client = client
         self._desk = desk
         self._at = at
+        self._spans = spans
         self._loop = asyncio.get_running_loop()
         self._code_version = options.code_version
         self._result_max_bytes = options.result_max_bytes
@@ -82,6 +85,8 @@ class Caller:
             run.signal.arm(timeout=timeout, deadline_in=deadline_in)
         context = context_of(job, signal=run.signal, desk=self._desk)
         self._telemetry.attempt_started(job)
+        if self._spans is not None:
+            run.span = self._spans.attempt(job)
         return Call(run, context)
 
     async def on_loop(self, run: Run, task: asyncio.Task[Any]) -> Ended:
@@ -153,6 +158,8 @@ class Caller:
         job = run.job
         enter_body(task)
         self._correlator.put(str(job.token.job_id), job.name, job.counters.attempt)
+        if run.span is not None:
+            run.span.enter()
         if self._client is not None:
             be_current(self._client.guarded(run.signal.in_store))
         try:

@@ -15,6 +15,7 @@ from ..domain.outcome import Outcome, SettleAnswer
 from ..domain.snapshot import Revocation
 from ..domain.verdict import Reason
 from ..jobs.handle import JobHandle
+from ..observability.tracing import AttemptSpan
 from ..steps.recorder import Recorder
 from .lease import Lease
 from .run_signal import RunSignal
@@ -26,7 +27,8 @@ class Run:
 
     `has_begun` once its body is to be called, `has_ended` once that has returned or raised; `task` runs it meanwhile,
     on the loop. `is_cancelled` if it was told to end before it was called.
-    `stored` is the outcome that the store has taken. `recorder` is there once the body has asked for its steps.
+    `stored` is the outcome that the store has taken. `recorder` is there once the body has asked for its steps, `span`
+    where the process traces.
     """
 
     job: ClaimedJob
@@ -42,6 +44,7 @@ class Run:
     superseded_by: SettleAnswer | None = None
     stored: Outcome | None = None
     recorder: Recorder | None = field(default=None, repr=False)
+    span: AttemptSpan | None = field(default=None, repr=False)
     is_closed: bool = False
     is_settled: bool = False
     is_blocking: bool = False

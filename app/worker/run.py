@@ -32,6 +32,7 @@ from ..domain.verdict import Budget, Ended, Raised, Returned, verdict
 from ..jobs.client import Client
 from ..lifecycle.timers import Timers
 from ..observability.telemetry import Telemetry
+from ..observability.tracing import Spans
 from ..steps.points import AtPoint
 from .bodies import Bodies
 from .desk import Desk, store_now
@@ -65,6 +66,7 @@ class Bench:
     on_fault: Callable[[BaseException], None]
     timers: Timers | None = None
     at: AtPoint | None = None
+    spans: Spans | None = None
 
 
 _DONE = Completed()
@@ -93,6 +95,7 @@ class Carrier:
             options=bench.options,
             desk=bench.desk,
             at=bench.at,
+            spans=bench.spans,
         )
         self._bodies = Bodies(caller=caller, pool=bench.pool, monotonic=bench.monotonic, on_ended=self._body_ended)
 
@@ -229,6 +232,8 @@ class Carrier:
 
     def _ended(self, run: Run, closed: str) -> None:
         """Let a run go, or wait for the end of a body that runs on."""
+        if run.span is not None:
+            run.span.ended(closed, error=_error_type(run))
         if run.is_body_running:
             seconds = _seconds(run, self._bench)
             self._bench.telemetry.attempt_abandoned(run.job, closed, seconds, reason=_word(run))
@@ -278,6 +283,11 @@ def _backoff(run: Run, roll: Callable[[], float]) -> timedelta:
 
 def _seconds(run: Run, bench: Bench) -> float:
     return 0.0 if run.started_at is None else bench.monotonic() - run.started_at
+
+
+def _error_type(run: Run) -> str | None:
+    error = getattr(run.stored, "error", None)
+    return error.type if isinstance(error, ErrorInfo) else None
 
 
 def _word(run: Run) -> str:

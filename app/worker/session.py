@@ -17,10 +17,12 @@ from ..domain.snapshot import Due
 from ..drivers.bulk import bulk_of
 from ..drivers.protocol import Wake
 from ..jobs.describe import job_type_docs
+from ..jobs.stamp import working_tracer
 from ..lifecycle.drain import DrainBudget, DrainNotice
 from ..lifecycle.role import Life
 from ..lifecycle.status import DrainPhase
 from ..lifecycle.tasks import start_in
+from ..observability.tracing import Spans
 from .arrival import once_there
 from .bulk import BulkRunner
 from .claim_loop import ClaimLoop
@@ -278,6 +280,8 @@ class Session:
         )
 
     def _make_bench(self) -> Bench:
+        tracer = working_tracer()
+        spans = None if tracer is None else Spans(tracer)
         desk = Desk(
             driver=self._kit.driver,
             options=self._kit.options,
@@ -287,6 +291,7 @@ class Session:
             monotonic=self._kit.monotonic,
             timers=self._kit.timers,
             at=self._kit.at,
+            spans=spans,
         )
         return Bench(
             options=self._kit.options,
@@ -303,6 +308,7 @@ class Session:
             on_fault=self.life.fail,
             timers=self._kit.timers,
             at=self._kit.at,
+            spans=spans,
         )
 
     def _make_heartbeat(self) -> Heartbeat:
