@@ -20,6 +20,10 @@ COMMAND_TIMEOUT = timedelta(seconds=15)
 CONNECT_TIMEOUT = timedelta(seconds=10)
 LOCK_TIMEOUT = timedelta(seconds=5)
 IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=10)
+# Of a client that is frozen inside a statement, prepared and not yet run, no other limit ends the transaction and its
+# locks: the server waits for the rest. Servers before 17 have none that does.
+TRANSACTION_TIMEOUT = timedelta(seconds=60)
+_FIRST_WITH_TRANSACTION_TIMEOUT = 17
 
 # What a pooler says to a parameter of the startup packet that it does not know.
 _REFUSED = "unsupported startup parameter"
@@ -72,7 +76,8 @@ def statement_cache_of(url: str | URL) -> int | None:
 async def connect(url: str | URL, *, application_name: str, command_timeout: timedelta = COMMAND_TIMEOUT) -> Any:  # noqa: ANN401  asyncpg ships no types
     """Open one asyncpg connection with the session settings of every Outlast connection.
 
-    Settings travel in the startup packet, not as `SET`, so that none outlives a transaction behind a pooler. A pooler
+    Settings travel in the startup packet, so that none outlives a transaction behind a pooler; one that only newer
+    servers have is `SET` where there is no pooler. A pooler
     that refuses them is asked again without: nothing that must be right depends on them. Behind a pooler that does
     not manage prepared statements the connection uses none; the URL's `prepared_statement_cache_size` overrules that.
     """
@@ -94,6 +99,12 @@ async def connect(url: str | URL, *, application_name: str, command_timeout: tim
         connection = await asyncpg.connect(dsn, **opening)
     try:
         if not await is_pooled(connection):
+            if (
+                connection.get_server_version().major >= _FIRST_WITH_TRANSACTION_TIMEOUT
+                and command_timeout <= COMMAND_TIMEOUT
+            ):
+                # Not in the startup packet, where an older server would refuse it.
+                await connection.execute(f"set transaction_timeout = {_milliseconds(TRANSACTION_TIMEOUT)}")
             return connection
         if kept is None and await statements_of(connection) is not Statements.MANAGED:
             connection.terminate()
@@ -121,5 +132,9 @@ def _session_settings(command_timeout: timedelta) -> dict[str, str]:
         "enable_bitmapscan": "off",
         # Beside a long queue a plan made anew for each batch looks cheaper; making it costs more than it saves.
         "plan_cache_mode": "force_generic_plan",
-        **{name: str(int(limit.total_seconds() * 1000)) for name, limit in milliseconds.items()},
+        **{name: str(_milliseconds(limit)) for name, limit in milliseconds.items()},
     }
+
+
+def _milliseconds(limit: timedelta) -> int:
+    return int(limit.total_seconds() * 1000)

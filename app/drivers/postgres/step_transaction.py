@@ -28,16 +28,24 @@ from ...domain.errors import (
 from ...domain.job import ClaimToken
 from ...domain.step import NewStep
 from ...domain.step_errors import TransactionCut
-from .connect import IDLE_IN_TRANSACTION_TIMEOUT
+from .connect import IDLE_IN_TRANSACTION_TIMEOUT, TRANSACTION_TIMEOUT
 from .database import Database
 from .resolve import KIND_CODES
 from .sqlstate import CHECK_DATABASE, translate
+
+
+def _limited_to(limit: str) -> str:
+    """Give what bounds the rest of a transaction, on a server that can; 0 is no bound."""
+    set_it = f"set_config('transaction_timeout', '{limit}', true)"
+    return f"case when current_setting('transaction_timeout', true) is not null then {set_it} end"
+
 
 _LIVE = "w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()"
 # While the body works it may pause for long; from the fence on the claim's row is locked, and a worker that is frozen
 # with it, its connection open, would keep every reaper from the claim.
 FENCE = f"""
-select r.job_id, set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true)
+select r.job_id, set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true),
+  {_limited_to(f"{TRANSACTION_TIMEOUT.seconds}s")}
 from outlast.running r
 where r.job_id = :job_id and r.seq = :seq and r.claim_no = :claim_no
   and r.worker = (select w.id from outlast.worker w where w.id = :worker and {_LIVE})
@@ -56,7 +64,8 @@ select exists (
 # What sessions of ours start with is for our statements: the caller's are planned, and may pause, as anybody's.
 _AS_ANYBODYS = text(
     "select set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),"
-    " set_config('plan_cache_mode', 'auto', true), set_config('idle_in_transaction_session_timeout', '300s', true)"
+    " set_config('plan_cache_mode', 'auto', true), set_config('idle_in_transaction_session_timeout', '300s', true),"
+    f" {_limited_to('0')}"
 )
 _READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
 
