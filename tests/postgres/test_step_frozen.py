@@ -61,7 +61,7 @@ async def test_a_claim_locked_by_the_fence_of_a_frozen_worker_is_reaped_soon(
 async def test_a_claim_locked_by_a_worker_frozen_inside_a_statement_is_reaped_soon(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prepared, not yet run: neither a statement that lasts nor a session that idles, so that only one limit ends it."""
+    """Prepared, not yet run: no statement that lasts and no session that idles, so that only one limit ends it."""
     async with postgres_env(database_url) as others, proxy_to(database_url, tmp_path) as proxy:
         monkeypatch.setattr(connect, "TRANSACTION_TIMEOUT", timedelta(milliseconds=500))
         async with postgres_env(proxy.url) as frozen:
