@@ -73,7 +73,7 @@ class Books:
         self.settled: Counter[int] = Counter()  # by fence
         self.completed: Counter[JobId] = Counter()
         self.calls: Counter[str] = Counter()
-        self.deadlocks = 0
+        self.deadlocks: list[BaseException] = []  # and serialization failures
         self.jobs: list[JobId] = []
         self.deleted: set[JobId] = set()  # or asked to be
 
@@ -102,8 +102,8 @@ class Actor:
                 return await verb(seat)
         except (JobDuplicate, JobStateConflict, JobNotFound):
             self.books.calls["refused"] += 1
-        except DEADLOCKS:
-            self.books.deadlocks += 1
+        except DEADLOCKS as error:
+            self.books.deadlocks.append(error)
         except CUT:
             self.books.calls["cut"] += 1
             self.seat = None

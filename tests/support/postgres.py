@@ -25,7 +25,13 @@ from app.cli.devdb import DevPostgres
 
 T = TypeVar("T")
 
-_OPTIONS = {"max_connections": "200", "max_wal_size": "256MB"}
+_OPTIONS = {
+    "max_connections": "200",
+    "max_wal_size": "256MB",
+    # What the log says of a deadlock is of use with both statements whole.
+    "log_lock_waits": "on",
+    "track_activity_query_size": "16384",
+}
 SUPERUSER_DATABASE = "postgres"
 # In memory a database is made in 10 ms, on a disk in 200.
 _MEMORY = Path("/dev/shm")
