@@ -7,7 +7,7 @@ raises `AssertionError` with the job and what is wrong with it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -169,6 +169,12 @@ def dead_with_reason(accounts: Iterable[Account]) -> None:
 def retried_by_hand(moves: Iterable[Move]) -> set[Hashable]:
     """Give the jobs that an operator brought back."""
     return {move.job for move in moves if move.source in TERMINAL and move.target in LIVE}
+
+
+def made_once(made: Iterable[Hashable]) -> None:
+    """K2: an id is given to one job; nothing comes twice, be it purged in between."""
+    again = sorted(str(job) for job, times in Counter(made).items() if times > 1)
+    assert not again, f"made more than once: {again}"
 
 
 def one_live_job_a_key(moves: Iterable[Sequence[Move]], key_of: Mapping[Any, Hashable]) -> None:

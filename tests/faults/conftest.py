@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.history import audit
+from tests.faults.history import audit, hold
 from tests.support.ledger import FOLDER, Ledger
 from tests.support.postgres import scratch
 from tests.support.processes import Fleet, fleet_on, report
@@ -63,7 +63,8 @@ def fleet(database_url: str, folder: Path) -> Iterator[Fleet]:
 
 @pytest.fixture
 async def store(database_url: str) -> AsyncIterator[Store]:
-    """The database of a test, audited."""
+    """The database of a test, audited, and held to its history once the test is over."""
     async with store_on(database_url) as opened:
         await audit(opened)
         yield opened
+        await hold(opened)

@@ -1,13 +1,14 @@
 """The second history: what the database saw of every token, held against what really ran.
 
-Triggers of the test's own write each insert and delete of a token, a key or a ledger row into an audit table. A move
-is the delete and the insert of one transaction. The rules are those of `checkers`.
+Triggers of the test's own write each insert and delete of a token, a key, a job or an occurrence into an audit table,
+and every change of a schedule. A move is the delete and the insert of one transaction. The rules are those of
+`checkers` and `grid`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
@@ -15,7 +16,7 @@ from uuid import UUID
 from app.domain.job import Counters, JobId
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
-from tests.faults import checkers
+from tests.faults import checkers, grid
 from tests.faults.checkers import Account, Ended, Move, Start
 from tests.support.ledger import Event
 from tests.support.store import Store
@@ -38,14 +39,17 @@ create table outlast.test_audit(
   began timestamptz not null default now(), seen pg_snapshot not null default pg_current_snapshot(),
   suspends bool not null default (current_query() like '%.suspended(job_id, queue, rank,%'));
 create function outlast.test_audit() returns trigger language plpgsql as $$
-declare r jsonb := to_jsonb(case when tg_op = 'DELETE' then old else new end);
+declare r jsonb := to_jsonb(case when tg_op = 'DELETE' then old else new end) - 'payload';
 begin
-  insert into outlast.test_audit(place, op, job_id, row) values (tg_table_name, tg_op, (r ->> 'job_id')::uuid, r);
+  if tg_op = 'UPDATE' and tg_table_name = 'schedule' then r := r || jsonb_build_object('was', to_jsonb(old)); end if;
+  insert into outlast.test_audit(place, op, job_id, row)
+  values (tg_table_name, tg_op, coalesce(r ->> 'job_id', r ->> 'id')::uuid, r);
   return null;
 end $$;
 """
-_WATCHED = (*_STATE_OF, "finished", "live_key", "step")
-_NO_TOKENS = {"live_key", "step"}
+_NO_TOKENS = ("live_key", "step", "job", "schedule", "occurrence")
+_WATCHED = (*_STATE_OF, "finished", *_NO_TOKENS)
+_NOBODY = UUID(int=0)
 
 
 class Asked(Protocol):
@@ -61,7 +65,7 @@ class Write:
     """One audited row: written at `at` by a transaction that had begun at `began`; others are told by `seen`.
 
     `suspends`: by the statement that suspends runs, or makes them ready at once. Instants are seconds since the epoch.
-    `seen` is the snapshot of the audit itself: what had committed by then.
+    `seen` is the snapshot of the audit itself: what had committed by then. What is of no job has the id of nobody.
     """
 
     id: int
@@ -91,22 +95,43 @@ async def audit(database: Asked) -> None:
 async def writes(database: Asked) -> list[Write]:
     """Give the second history in order."""
     rows = await database.fetch(
-        "select id, txid, place, op, job_id, row::text, extract(epoch from at)::float8 as at,"
-        " extract(epoch from began)::float8 as began, seen::text, suspends from outlast.test_audit order by id"
+        "select id, txid, place, op, coalesce(job_id, $1) as job_id, row::text, extract(epoch from at)::float8 as at,"
+        " extract(epoch from began)::float8 as began, seen::text, suspends from outlast.test_audit order by id",
+        _NOBODY,
     )
     return [Write(**{**dict(row), "row": json.loads(row["row"])}) for row in rows]
 
 
+_Parts = dict[int, dict[UUID, dict[str, Write]]]  # by transaction and job, the delete and the insert of a move
+
+
 def commits(history: Iterable[Write]) -> list[list[Move]]:
     """Join deletes and inserts of one transaction into moves: for each transaction its moves, in order."""
-    parts: dict[int, dict[UUID, dict[str, Write]]] = {}
+    return [[_move(job_id, part) for job_id, part in jobs.items()] for jobs in _joined(history).values()]
+
+
+def in_order(history: Iterable[Write]) -> list[Move]:
+    """Give all moves in the order in which they were written, across transactions that wrote by turns.
+
+    Who waited for what another transaction held has written after it.
+    """
+    found = [
+        (max(write.id for write in part.values()), _move(job_id, part))
+        for jobs in _joined(history).values()
+        for job_id, part in jobs.items()
+    ]
+    return [move for _, move in sorted(found, key=lambda each: each[0])]
+
+
+def _joined(history: Iterable[Write]) -> _Parts:
+    parts: _Parts = {}
     for write in history:
         if write.place in _NO_TOKENS or write.op == "UPDATE":
             continue
         part = parts.setdefault(write.txid, {}).setdefault(write.job_id, {})
         assert write.op not in part, f"two moves of {write.job_id} in one transaction"
         part[write.op] = write
-    return [[_move(job_id, part) for job_id, part in jobs.items()] for jobs in parts.values()]
+    return parts
 
 
 def _move(job_id: UUID, part: dict[str, Write]) -> Move:
@@ -127,7 +152,7 @@ def _state(write: Write) -> State:
 
 async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId] = ()) -> list[Move]:
     """Hold a quiet store to every rule; `acked` are jobs whose enqueue was answered. Gives the moves."""
-    history = await writes(store)
+    history = await hold(store)
     moves = [move for commit in commits(history) for move in commit]
     starts = [
         Start(job=UUID(str(event.job)), claim_no=int(event.epoch or 0))
@@ -136,11 +161,6 @@ async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId
     ]
     known = {row["id"] for row in await store.fetch("select id from outlast.job")}
     checkers.nothing_lost(known=known, asked=None, acked=acked, ran={start.job for start in starts})
-    await _in_one_bucket(store)
-    checkers.legal(moves)
-    rewritten = [write for write in history if write.place == "finished" and write.op == "UPDATE"]
-    assert not rewritten, f"terminal rows were rewritten: {rewritten}"
-    checkers.fenced(moves)
     rows = await store.fetch("select job_id, number, outcome from outlast.attempt")
     ended = {(row["job_id"], row["number"]): OutcomeKind(row["outcome"]) for row in rows}
     checkers.explained(starts, moves, ended)
@@ -150,7 +170,23 @@ async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId
     return moves
 
 
-async def _in_one_bucket(store: Store) -> None:
+async def hold(store: Asked) -> list[Write]:
+    """Hold a store to the rules that need nothing but its own history and hold at every instant. Gives the history."""
+    await _in_one_bucket(store)
+    await _keys_are_held(store)
+    history = await writes(store)
+    checkers.made_once(write.job_id for write in history if (write.place, write.op) == ("job", "INSERT"))
+    checkers.one_live_job_a_key(([move] for move in in_order(history)), keys_of(history))
+    grid.check(history)
+    moves = [move for commit in commits(history) for move in commit]
+    checkers.legal(moves)
+    checkers.fenced(moves)
+    rewritten = [write for write in history if write.place == "finished" and write.op == "UPDATE"]
+    assert not rewritten, f"terminal rows were rewritten: {rewritten}"
+    return history
+
+
+async def _in_one_bucket(store: Asked) -> None:
     """K1: every job is in exactly one bucket."""
     places = ("ready", "gate", "waiting", "running", "held", "suspended", "finished")
     every = " union all ".join(f"select job_id from outlast.{place}" for place in places)
@@ -209,6 +245,20 @@ async def _account(store: Store, job_id: JobId) -> Account:
     )
 
 
-def one_live_job_a_key(history: Iterable[Write], key_of: dict[UUID, UUID]) -> None:
-    """K2: at every audited instant at most one job of a key has a token that is live."""
-    checkers.one_live_job_a_key(commits(history), key_of)
+def keys_of(history: Iterable[Write]) -> dict[UUID, Hashable]:
+    """Give tenant, name and key of every job that has a key, of those that are gone by now, too."""
+    return {
+        write.job_id: (write.row["tenant"], write.row["name_id"], write.row["key"])
+        for write in history
+        if (write.place, write.op) == ("job", "INSERT") and write.row["key"] is not None
+    }
+
+
+async def _keys_are_held(store: Asked) -> None:
+    """K2: a live job holds its key."""
+    loose = await store.fetch(
+        "select id from outlast.job j where key is not null"
+        " and not exists (select from outlast.finished where job_id = j.id)"
+        " and not exists (select from outlast.live_key where hash = j.key_hash and job_id = j.id and not ended)"
+    )
+    assert not loose, f"live jobs whose keys are free: {loose}"

@@ -43,9 +43,7 @@ async def _one_then_the_other(url: str, first: int, second: int, met: asyncio.Ba
         await connection.close()
 
 
-async def test_a_deadlock_that_somebody_repeated_is_shown_with_both_statements(
-    arena: Arena, database_url: str
-) -> None:
+async def test_a_deadlock_that_somebody_repeated_is_shown_with_both_statements(arena: Arena, database_url: str) -> None:
     deadlocks = Deadlocks(arena.fetch)
     await deadlocks.none()
     await arena.execute_all("create table pair(id int primary key); insert into pair values (1), (2)")

@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.errors import ScheduleInvalid
 from app.jobs.cron import Cron
+from tests.support.cron_read import expression_of
 from tests.support.cron_walk import ZONES, Expression, Run, enumerated, random_expression, walk
 
 EXPRESSIONS = 200
@@ -45,6 +46,11 @@ def compare(zone: str, expression: Expression, first_year: int, last_year: int) 
     found = list(takewhile(lambda at: at < end, Cron(expression.text, zone).after(start)))
     assert found == wanted, (zone, expression.text, sorted(set(found) ^ set(wanted))[:5])
     return len(found)
+
+
+def test_what_reads_expressions_for_the_enumerator_reads_them_as_they_were_made() -> None:
+    for expression in expressions():
+        assert expression_of(expression.text) == expression
 
 
 @pytest.mark.parametrize("zone", ZONES)

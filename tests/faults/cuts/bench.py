@@ -24,7 +24,7 @@ from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.outbox import PostgresOutbox
 from app.drivers.protocol import ClaimRequest, QueueShare
 from app.steps.repeat import until_known
-from tests.faults.history import audit, check, one_live_job_a_key, writes
+from tests.faults.history import audit, check
 from tests.support.blade import Blade, past_a_blade
 from tests.support.drivers import new_worker
 from tests.support.store import Store, store_on
@@ -140,8 +140,6 @@ class Bench:
         await check(self.straight, (), acked=acked)
         ids = await self.ids()
         assert ids <= acked, f"jobs that no caller was told of: {ids - acked}"
-        keyed = await self.straight.fetch("select id, key_hash from outlast.job where key_hash is not null")
-        one_live_job_a_key(await writes(self.straight), {row["id"]: row["key_hash"] for row in keyed})
         for store in (self.straight, self.apart):
             stuck = await store.fetch("select id, state from outlast.outbox where state < 2")
             assert not stuck, f"rows of an outbox that nobody publishes: {stuck}"

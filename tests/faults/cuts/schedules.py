@@ -62,6 +62,10 @@ class Decide(OfSchedules):
     overlap = Overlap.ALLOW
     fired = 2
 
+    async def arrange(self) -> None:
+        await super().arrange()
+        await self.fetch("update outlast.schedule set watermark = $1", _AT - 2 * _MINUTE)
+
     async def call(self) -> Any:
         planned = tuple(Planned(at=_AT + number * _MINUTE, job=self.new()) for number in range(2))
         skipped = Planned(at=_AT - _MINUTE, why="catch_up")
@@ -141,8 +145,8 @@ class Trim(OfSchedules):
     async def arrange(self) -> None:
         await super().arrange()
         await self.fetch(
-            "insert into outlast.occurrence(schedule, at, outcome, decided_at)"
-            " select 'nightly', outlast.clock() - i * interval '1 hour', 1, outlast.clock() - interval '100 days'"
+            "insert into outlast.occurrence(schedule, at, outcome, decided_at, fired_by)"
+            " select 'nightly', outlast.clock() - i * interval '1 h', 1, outlast.clock() - interval '100 days', 'ada'"
             " from generate_series(1, 5) i"
         )
 
