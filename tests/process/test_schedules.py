@@ -96,20 +96,10 @@ def test_a_declaration_that_cannot_work_stops_the_start_naming_its_line(
     assert "Traceback" not in ran.err
 
 
-async def _set_clock_before_a_minute(store: Store) -> None:
-    """Set the database's clock ahead: a minute is over when the scheduler has just started."""
-    now = await store.driver.database_time()
-    ahead = (60 - _STARTS_SECONDS - now.second) % 60
-    await store.fetch(
-        "create or replace function outlast.clock() returns timestamptz language sql stable parallel safe"
-        f" as $$select statement_timestamp() + interval '{ahead} s'$$"
-    )
-
-
 @pytest.mark.process
 @pytest.mark.timeout(150)
 async def test_a_scheduler_fires_at_the_minute_and_leaves_with_zero(fleet: Fleet, store: Store) -> None:
-    await _set_clock_before_a_minute(store)
+    await store.clock_before_a_minute(_STARTS_SECONDS)
     scheduler = await fleet.scheduler(OUTLAST_JOBS="tests.support.jobs_schedules").ready()
 
     async def is_declared() -> bool:

@@ -80,6 +80,15 @@ class Store:
         """Run a statement of the test's own."""
         return list(await self.driver._db.run(lambda conn: conn.fetch(sql, *args)))
 
+    async def clock_before_a_minute(self, seconds: int) -> None:
+        """Set the database's clock further ahead, so that a minute is over in so many seconds."""
+        ((now, ahead),) = await self.fetch("select outlast.clock(), outlast.clock() - statement_timestamp()")
+        ahead += timedelta(seconds=(60 - seconds - now.second) % 60)
+        await self.fetch(
+            "create or replace function outlast.clock() returns timestamptz language sql stable parallel safe"
+            f" as $$select statement_timestamp() + interval '{ahead.total_seconds()} s'$$"
+        )
+
 
 @asynccontextmanager
 async def store_on(url: str) -> AsyncIterator[Store]:
