@@ -138,15 +138,29 @@ class QueueView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OldestSnapshot:
+    """The oldest snapshot that anybody keeps of the store: what has died since cannot be vacuumed away.
+
+    `xids`: how many transaction ids ago it was taken. `seconds`: for how long it has been kept, as far as the server
+    tells; both 0 while nobody keeps one.
+    """
+
+    seconds: float
+    xids: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """Counts over the whole store; each job is in exactly one bucket. Of terminal jobs a store may count the newest.
 
-    `slots_held` are the slots of limits that are held, by whatever body still runs.
+    `slots_held` are the slots of limits that are held, by whatever body still runs. `oldest_snapshot` is None in a
+    store without such.
     """
 
     by_state: dict[State, int]
     queues: tuple[QueueView, ...]
     slots_held: int = 0
+    oldest_snapshot: OldestSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..domain.outbox import OutboxView
-from ..domain.snapshot import QueueView, Stats
+from ..domain.snapshot import OldestSnapshot, QueueView, Stats
 from ..domain.state import TERMINAL, State
 from .durations import Durations
 
@@ -91,6 +91,19 @@ class StoreGauges(Collector):
         slots = GaugeMetricFamily("outlast_slots_held", "Slots of concurrency limits that are held.")
         slots.add_metric([], float(stats.slots_held))
         yield slots
+        if stats.oldest_snapshot is not None:
+            yield from _snapshot(stats.oldest_snapshot)
+
+
+def _snapshot(oldest: OldestSnapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "outlast_oldest_snapshot_seconds",
+        "For how long the oldest snapshot of the database has been kept.",
+        value=oldest.seconds,
+    )
+    yield GaugeMetricFamily(
+        "outlast_oldest_xmin_age", "How many transactions ago it was taken.", value=float(oldest.xids)
+    )
 
 
 def _summed(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, ...], float]:

@@ -14,7 +14,7 @@ import pytest
 from app.cli import report
 from app.domain.errors import error_classes
 from app.domain.outbox import OutboxView
-from app.domain.snapshot import Stats
+from app.domain.snapshot import OldestSnapshot, Stats
 from app.handlers import demo
 from app.jobs import JobHandle, Registry
 from app.observability.metrics import Metrics
@@ -211,7 +211,7 @@ def test_examples_in_the_pages_can_be_imported_and_their_jobs_are_known(tmp_path
 
 def test_metrics_page_names_exactly_the_metrics_there_are() -> None:
     metrics = Metrics()
-    metrics.show(Stats(by_state={}, queues=()))
+    metrics.show(Stats(by_state={}, queues=(), oldest_snapshot=OldestSnapshot(seconds=0, xids=0)))
     metrics.show_outbox(OutboxView(staged=0, claimed=0, quarantined=0, lag=timedelta(), oldest_at=None))
     metrics.show_schedule_lag(0.0)
     suffix = {"counter": "_total"}

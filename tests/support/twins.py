@@ -130,6 +130,8 @@ class Twins:
                 return self._place(cast("WorkerId", value), side)
             case "fence" | "oldest_ready_seconds" | "seq":  # of numbers only the order counts, which is that of a list
                 return None
+            case "oldest_snapshot":  # a server's own
+                return None
             case "run_id":
                 return self._run(cast("RunId", value), side)
             case _:

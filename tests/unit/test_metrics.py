@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.snapshot import QueueView, Stats
+from app.domain.snapshot import OldestSnapshot, QueueView, Stats
 from app.domain.state import State
 from app.observability.metrics import MAX_LABEL_VALUES, OTHER, BoundedLabels, Metrics
 
@@ -47,6 +47,7 @@ def test_gauges_speak_from_the_last_snapshot_and_not_before() -> None:
     metrics = Metrics()
     assert b"outlast_queue_depth" not in metrics.render()
     metrics.show(Stats(by_state={State.HELD: 2}, queues=(queue("mail", ready=3, dead=1, age=12.5),), slots_held=4))
+    assert metrics.registry.get_sample_value("outlast_oldest_xmin_age") is None, "a store without such"
     get = metrics.registry.get_sample_value
     assert get("outlast_queue_depth", {"queue": "mail", "state": "ready"}) == 3
     assert get("outlast_queue_depth", {"queue": "mail", "state": "delayed"}) == 0
@@ -55,7 +56,8 @@ def test_gauges_speak_from_the_last_snapshot_and_not_before() -> None:
     assert get("outlast_dead_jobs", {"queue": "mail"}) == 1
     assert get("outlast_jobs_held") == 2
     assert get("outlast_slots_held") == 4
-    metrics.show(Stats(by_state={}, queues=()))
+    metrics.show(Stats(by_state={}, queues=(), oldest_snapshot=OldestSnapshot(seconds=61.5, xids=7)))
+    assert (get("outlast_oldest_snapshot_seconds"), get("outlast_oldest_xmin_age")) == (61.5, 7)
     assert get("outlast_queue_depth", {"queue": "mail", "state": "ready"}) is None
 
 

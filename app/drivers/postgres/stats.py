@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ...domain.snapshot import QueueView, Stats
+from ...domain.snapshot import OldestSnapshot, QueueView, Stats
 from ...domain.state import State
 from .buckets import CANCELLED, DEAD, DONE
-from .database import Database, Row
+from .database import Database, Raw, Row
 from .queues import PAUSED
+from .vitals_server import HOLDERS
 
 COUNTED_ENDED = 10_000
 
@@ -66,13 +67,26 @@ left join waits o on o.queue = c.queue"""  # noqa: S608
 _COUNT_ALL = f"""
 select c.*, s.n as slots from (select count(*) as n from outlast.slot) s left join ({_COUNT}) c on true"""  # noqa: S608
 
+_OLDEST_SNAPSHOT = f"""
+select coalesce(extract(epoch from max(h.age)), 0)::float8 as seconds, coalesce(max(h.xids), 0)::bigint as xids
+from ({HOLDERS}) h"""  # noqa: S608  fragments of our own
+
 
 async def stats(db: Database) -> Stats:
-    """Count jobs by state and queue, each in exactly one bucket, and the slots that are held."""
-    rows = await db.run(lambda conn: conn.fetch(db.in_schema(_COUNT_ALL), COUNTED_ENDED))
+    """Count jobs by state and queue, each in exactly one bucket, and the slots that are held; look at the horizon."""
+
+    async def look(conn: Raw) -> tuple[list[Row], Row | None]:
+        counted = await conn.fetch(db.in_schema(_COUNT_ALL), COUNTED_ENDED)
+        return counted, await conn.fetchrow(_OLDEST_SNAPSHOT)
+
+    rows, oldest = await db.run(look)
     counted = _queues([row for row in rows if row["queue"] is not None])
     by_state = {state: sum(queue.depth[state] for queue in counted) for state in State}
-    return Stats(by_state=by_state, queues=counted, slots_held=rows[0]["slots"])
+    return Stats(by_state=by_state, queues=counted, slots_held=rows[0]["slots"], oldest_snapshot=_snapshot(oldest))
+
+
+def _snapshot(row: Row | None) -> OldestSnapshot | None:
+    return None if row is None else OldestSnapshot(seconds=row["seconds"], xids=row["xids"])
 
 
 async def queues(db: Database) -> tuple[QueueView, ...]:

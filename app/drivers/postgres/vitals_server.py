@@ -55,20 +55,23 @@ where exists (
     and case when c.relkind = 'S' then not has_sequence_privilege(c.oid, 'usage') else false end)
 order by place"""
 
-# Of this database: what another's sessions see, it does not keep here.
-_HOLDERS = """
+# Of this database: what another's sessions see, it does not keep here. Of sessions of other roles
+# the server tells everybody how many transactions ago, and members of pg_read_all_stats alone since when and of what
+# kind they are; those of nobody are vacuum's.
+HOLDERS = """
 select 'transaction' as kind, a.pid::text as name, a.application_name as application,
-  greatest(clock_timestamp() - a.xact_start, interval '0') as age,
+  case when a.xact_start is not null then greatest(clock_timestamp() - a.xact_start, interval '0') end as age,
   greatest(age(a.backend_xmin), age(a.backend_xid)) as xids
 from pg_stat_activity a
-where a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null
-  and (a.backend_xmin is not null or a.backend_xid is not null) and a.backend_type = 'client backend'
+where a.datname = current_database() and a.pid <> pg_backend_pid()
+  and (a.backend_xmin is not null or a.backend_xid is not null)
+  and (a.backend_type = 'client backend' or (a.backend_type is null and a.usesysid is not null))
 union all
 select 'prepared', p.gid, p.owner::text, greatest(clock_timestamp() - p.prepared, interval '0'), age(p.transaction)
 from pg_prepared_xacts p where p.database = current_database()
 union all
-select 'slot', s.slot_name::text, s.slot_type, null, age(s.xmin) from pg_replication_slots s where s.xmin is not null
-order by 5 desc nulls last limit 20"""
+select 'slot', s.slot_name::text, s.slot_type, null, age(s.xmin) from pg_replication_slots s where s.xmin is not null"""
+_HOLDERS = f"{HOLDERS}\norder by 5 desc nulls last limit 20"
 _SLOTS = """
 select slot_name::text as name,
   pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end,
