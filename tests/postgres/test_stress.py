@@ -55,7 +55,7 @@ async def _left(driver: PostgresDriver) -> int:
 async def _bring_to_an_end(driver: PostgresDriver, arena: Arena, books: Books) -> None:
     """Without chaos: reap, promote, wake and complete until nothing is alive; held jobs are cancelled."""
     worker = await driver.register_worker(new_worker(lease_ms=600_000))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60 + len(books.jobs) / 100):
         while await _left(driver):
             await driver.reap()
             await driver.promote()
