@@ -27,6 +27,7 @@ from app.domain.state import LIVE, MOVES, TERMINAL, DeadReason, State
 from app.http.app import openapi_document
 from app.http.problems import STATUS
 from app.settings import Settings, environment_names
+from docs import locks
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = ".venv/bin/python -m docs.generate"
@@ -62,6 +63,7 @@ def renderers() -> dict[str, Renderer]:
         "settings": _settings,
         "commands": _commands,
         "operations": _operations,
+        "locks": _locks,
     }
     raised = _names_in_use()
     blocks.update({f"error {cls.code}": partial(_error, cls, raised) for cls in error_classes().values()})
@@ -155,6 +157,11 @@ def _reasons() -> str:
 
 def _checks() -> str:
     return _table(("check", "holds when", "says so when"), ((f"`{one.code}`", one.title, one.when) for one in CHECKS))
+
+
+def _locks() -> str:
+    """Give the locks of every verb, as its statements have them."""
+    return _table(("verb", "waits for, in this order", "passes over what is locked of"), locks.page())
 
 
 def _error_index() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.history import audit, hold
+from tests.faults.history import audit, hold_what_is_new
 from tests.support.ledger import FOLDER, Ledger
 from tests.support.postgres import scratch
 from tests.support.processes import Fleet, fleet_on, report
@@ -67,4 +67,4 @@ async def store(database_url: str) -> AsyncIterator[Store]:
     async with store_on(database_url) as opened:
         await audit(opened)
         yield opened
-        await hold(opened)
+        await hold_what_is_new(opened)

@@ -30,6 +30,7 @@ class Store:
     def __init__(self, driver: PostgresDriver) -> None:
         self.driver = driver
         self.registry = Registry.from_modules(JOBS.split(","))
+        self.held_to = 0  # the last write of its history that was held to the rules
         self._client = Client(driver, admission=Admission(), enqueued_by="tests")
 
     async def publish(self) -> None:
