@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from app.drivers.protocol import ClaimRequest, QueueShare
 from tests.conformance.runs import new_event
 from tests.postgres.test_schedulers import four
 from tests.roles.scheduling import MINUTE, every, fired, skipped, to_full_minute
+from tests.support.deadlocks import Deadlocks
 from tests.support.drivers import NAME, PostgresEnv, new_job, new_worker, postgres_env
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(120)]
@@ -29,7 +32,6 @@ MINUTES = 12
 BRIEF = Retention(done=2 * MINUTE, dead=2 * MINUTE, event=2 * MINUTE, record=2 * MINUTE)
 NAMES = frozenset({NAME, "ticks.note"})
 QUEUES = ("default", new_job().queue)
-_DEADLOCKS = "select deadlocks from pg_stat_database where datname = current_database()"
 
 
 class Fleet:
@@ -122,11 +124,17 @@ async def _live(env: PostgresEnv) -> int:
     return sum(count for state, count in by_state.items() if state.value in {"ready", "delayed", "running"})
 
 
+async def _fetch(env: PostgresEnv, sql: str) -> list[Any]:
+    async with env.engine.connect() as connection:
+        return list((await connection.exec_driver_sql(sql)).all())
+
+
 async def test_everything_at_once_loses_nothing_and_locks_nobody_out(database_url: str) -> None:
     fleet = Fleet()
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(postgres_env(database_url))
         begin = await to_full_minute(env)
+        deadlocks = Deadlocks(partial(_fetch, env))
         drivers = await stack.enter_async_context(processes(database_url, 3 * FOUR + 1))
         posts, _ = await stack.enter_async_context(four(env, database_url, every(catch_up="all")))
         parts = [fleet.work, fleet.reap, fleet.purge] * FOUR + [fleet.produce]
@@ -140,12 +148,9 @@ async def test_everything_at_once_loses_nothing_and_locks_nobody_out(database_ur
             fleet.stop.set()
         rows = await posts[0].rows()
         await _drained(fleet, env)
-        connection = await env.engine.connect()
-        deadlocks = (await connection.exec_driver_sql(_DEADLOCKS)).scalar()
-        await connection.close()
+        await deadlocks.none()
         events = await env.driver.events(EventQuery(limit=200))
     assert fleet.errors == []
-    assert deadlocks == 0
     due = [at for at in fired(rows) if at > begin]
     assert due == [begin + number * MINUTE for number in range(1, MINUTES + 1)]
     assert skipped(rows) == []
