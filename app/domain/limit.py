@@ -24,6 +24,10 @@ MOST_SLOTS = 1_000_000
 MOST_LIMITS = 8
 # Of the jobs that hold a key's slots so many are named to whoever asks why another waits.
 HOLDERS_SHOWN = 20
+# A code version counts for so long after its last worker has left, or after it was published.
+VERSION_KEPT = timedelta(seconds=60)
+# One that has not been published for so long, and does not count, is forgotten: it would come anew.
+VERSION_FORGOTTEN = timedelta(days=30)
 
 
 class GateReason(StrEnum):
@@ -150,7 +154,7 @@ class SlotQuery:
 class StoredLimit:
     """A limit or rate of a job type as it is in force: `n` is the operator's where `set_by` says so.
 
-    `declared` is the newest publication's, None where that has it no more: such a limit holds nobody.
+    `declared` is the newest code version's, None where that has it no more: such a limit holds nobody.
     """
 
     name: str

@@ -275,8 +275,8 @@ class Due:
     a `wake` has something to do when that is zero or less.
     `must_release`: held or handed-back jobs have somewhere else to go now. `resume_in` is the time until the next pause
     of a queue is over, `has_resumed` says that one has just ended by itself. `must_bulk`: bulk operations run, or old
-    ones are to be deleted. `must_free`: workers that are gone hold slots, or keys of limits
-    have not been used for long. `is_gated`: limited jobs wait in the gate;
+    ones are to be deleted. `must_free`: workers that are gone hold slots, keys of limits have
+    not been used for long, or the code version whose limits hold has gone. `is_gated`: limited jobs wait in the gate;
     `admit_in` is when a key that some are parked at may have room.
     """
 

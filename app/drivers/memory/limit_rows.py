@@ -16,7 +16,7 @@ from ...domain.limit import RATE, Bucket, GateReason, LimitRule, limit_hash
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A limit of a job type. `declared` is None once the newest publication has it no more."""
+    """A limit of a job type. `declared` is None once the newest code version has it no more."""
 
     declared: int | None
     per: timedelta | None
@@ -27,6 +27,15 @@ class Rule:
     def n(self) -> int | None:
         """Give how many there may be; None: the limit holds nobody."""
         return None if self.declared is None else self.override or self.declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What a code version declares of a job type; `number` is its place among those that came."""
+
+    number: int
+    rules: tuple[LimitRule, ...]
+    shown_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +53,8 @@ class Limits:
     """Everything the store knows of limits."""
 
     rules: dict[tuple[str, str], Rule] = field(default_factory=dict)
+    versions: dict[str, dict[str, Version]] = field(default_factory=dict)
+    standing: dict[str, str] = field(default_factory=dict)  # of each type, the version whose rules are in force
     slots: list[Slot] = field(default_factory=list)  # in the order they were taken
     buckets: dict[UUID, Bucket] = field(default_factory=dict)
     parked: dict[JobId, GateReason] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from .audit import keep
 from .cancel import envelope_for
 from .claim import open_claim, open_room, refuse_empty, startable
 from .limit_rows import Slot
+from .limit_versions import choose_anew
 from .store import Store
 
 
@@ -72,8 +73,9 @@ def return_slots(store: Store, worker_id: WorkerId, held: Sequence[ClaimToken], 
 
 def sweep_slots(store: Store, batch: int) -> int:
     """Give back the slots of workers that are gone; see `LimitStore.sweep_slots`."""
-    with store.statement():
+    with store.statement() as now:
         orphans = [slot for slot in store.limits.slots if is_orphan(store, slot)][:batch]
+        choose_anew(store, now)
         return _free(store, lambda slot: slot in orphans)
 
 

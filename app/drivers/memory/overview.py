@@ -13,6 +13,7 @@ from ...domain.limit import rules_of
 from ...domain.snapshot import JobTypeDoc, QueueView, Stats, WorkerView
 from ...domain.state import State
 from .audit import keep
+from .limit_versions import show
 from .rows import Ready, Worker
 from .store import Store
 
@@ -47,11 +48,11 @@ def workers_at(store: Store, now: datetime) -> tuple[WorkerView, ...]:
 
 
 def publish_job_types(store: Store, types: Sequence[JobTypeDoc]) -> None:
-    """Show job types; the newest publication of a name stands. See `JobDriver.publish_job_types`."""
+    """Show job types; see `JobDriver.publish_job_types`."""
     with store.statement() as now:
         store.job_types.update({doc.name: replace(doc, published_at=now) for doc in types})
-        for doc in types:
-            store.limits.declare(doc.name, rules_of(doc.document))
+        for doc in {doc.name: doc for doc in types}.values():
+            show(store, doc.name, doc.code_version, rules_of(doc.document), now)
 
 
 def job_types(store: Store) -> tuple[JobTypeDoc, ...]:

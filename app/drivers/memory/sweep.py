@@ -9,6 +9,7 @@ from ...domain.queue import JUST_ENDED
 from ...domain.snapshot import Due, Expired
 from ...domain.state import DeadReason, State
 from .bulk_rows import must_work_off
+from .limit_versions import forsaken
 from .limits import admit_in, has_gated, has_orphans
 from .reap import any_to_reap
 from .rows import Finished, Running, Waiting
@@ -30,7 +31,7 @@ def due(store: Store) -> Due:
             resume_in=_resume_in(store, now),
             has_resumed=_has_resumed(store, now),
             must_bulk=must_work_off(store.bulk.values(), now),
-            must_free=has_orphans(store),
+            must_free=has_orphans(store) or any(forsaken(store, now)),
             is_gated=has_gated(store),
             admit_in=admit_in(store, now),
         )

@@ -14,6 +14,7 @@ from .bulk_make import MUST_WORK_OFF
 from .database import Database, Raw, Row
 from .describe import finished_among
 from .expire import PASSED
+from .limit_versions import MUST_CHOOSE
 from .reap import LAPSED, ORPHANED
 from .slots import LONG_UNUSED
 from .versions import MUST_RELEASE
@@ -35,7 +36,8 @@ select (select w.due_at from outlast.waiting w
     as has_resumed,
   {MUST_WORK_OFF} as must_bulk,
   exists (select from outlast.slot r where {ORPHANED})
-    or (select true from outlast.limit_key k where {LONG_UNUSED} order by k.used_at limit 1) is not null as must_free,
+    or (select true from outlast.limit_key k where {LONG_UNUSED} order by k.used_at limit 1) is not null
+    or {MUST_CHOOSE} as must_free,
   exists (select from outlast.gate) as is_gated,
   (select greatest(k.open_at - outlast.clock(), interval '0') from outlast.limit_key k
     where k.open_at is not null order by k.open_at limit 1) as admit_in"""  # noqa: S608  fragments of our own

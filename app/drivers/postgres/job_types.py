@@ -1,7 +1,7 @@
 """`publish_job_types` and `job_types`: what workers say they can run, for processes that do not load handlers.
 
-The newest publication of a name stands, and its limits with it. Rows are written in the order of their names, so that
-two workers starting at once do not lock each other out.
+The newest publication of a name stands; of its limits, the newest code version's do. Rows are written in the order of
+their names, so that two workers starting at once do not lock each other out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from ...domain.snapshot import JobTypeDoc
 from .database import Database, Raw
-from .limit_rules import check_enforced, declare, open_declared
+from .limit_rules import check_enforced
+from .limit_versions import declare, open_declared
 from .names import name_ids
 from .pinned import pinned_name
 from .run_locks import looking

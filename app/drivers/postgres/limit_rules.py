@@ -1,13 +1,12 @@
-"""How many each limit allows: as the newest publication declares it, or as an operator has set it.
+"""How many each limit allows: as the newest code version declares it, or as an operator has set it.
 
 Whatever raises a number opens the keys that jobs are parked at: after the number is committed, and with the keys
-locked, so that whoever has just decided by the old one is seen. Declaring is a part of publishing job types.
+locked, so that whoever has just decided by the old one is seen. Which version is the newest, `limit_versions` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from uuid import UUID
 
 from ...domain.audit import UNCHANGED, AuditEntry
@@ -20,23 +19,6 @@ from .database import Database, Raw, Row
 from .notify import notify
 from .run_locks import looking
 from .slots import LOCK_KEYS
-
-# A limit of which there never was anything stays unknown; most job types have none, and write nothing here.
-_DECLARE = """
-with d as materialized (
-  select * from unnest($2::text[], $3::text[], $4::int[], $5::interval[]) d(name, "limit", n, per)),
-up as (
-  insert into outlast.limit_rule as r (name, "limit", declared, per)
-  select d.name, d.limit, d.n, d.per from d order by d.name, d.limit
-  on conflict (name, "limit") do update set declared = excluded.declared, per = excluded.per
-    where (r.declared, r.per) is distinct from (excluded.declared, excluded.per)
-  returning r.name),
-gone as (
-  update outlast.limit_rule r set declared = null
-  where r.name = any($1::text[]) and r.declared is not null
-    and not exists (select from d where d.name = r.name and d.limit = r.limit)
-  returning r.name)
-select name from up union select name from gone"""
 
 # A restore, or a hand, may leave a trigger that does not fire.
 _IS_ENFORCED = """
@@ -81,34 +63,6 @@ select r.name, r.limit, r.declared, r.per, r.set_by,
 from outlast.limit_rule r
 where ($1::text is null or r.name = $1) and ($2::text is null or r.limit = $2)
 order by r.name collate "C", r.limit collate "C\""""
-
-
-async def declare(db: Database, conn: Raw, docs: Sequence[JobTypeDoc]) -> set[str]:
-    """Let what job types declare be in force, and give those that were changed; an operator's numbers stand.
-
-    A part of the transaction that publishes them, which has their rows: of two publications, the later one's count.
-    """
-    columns: list[list[object]] = [list(column) for column in zip(*_rules(docs), strict=True)] or [[], [], [], []]
-    changed = await conn.fetch(db.in_schema(_DECLARE), [doc.name for doc in docs], *columns)
-    return {row["name"] for row in changed}
-
-
-async def open_declared(db: Database, docs: Sequence[JobTypeDoc], *, changed: set[str]) -> None:
-    """Open the keys that jobs are parked at by the numbers before, once those that are declared now are committed.
-
-    Also where nothing has changed: a call before this one may have ended between the two. Nobody decides by the numbers
-    of then any more, so those keys are enough that somebody is parked at. Repeating it is safe.
-    """
-    if changed:
-        await _open(db, sorted(changed))
-    rest = {name for name, *_ in _rules(docs)} - changed
-    parked = await db.run(lambda conn: conn.fetch(db.in_schema(PARKED_KEYS), sorted(rest), UUID(int=0))) if rest else []
-    if parked:
-        await _open_keys(db, sorted(row["hash"] for row in parked))
-
-
-def _rules(docs: Sequence[JobTypeDoc]) -> list[tuple[str, str, int, timedelta | None]]:
-    return [(doc.name, rule.limit, rule.n, rule.per) for doc in docs for rule in rules_of(doc.document)]
 
 
 async def check_enforced(db: Database, docs: Sequence[JobTypeDoc]) -> None:
@@ -156,18 +110,18 @@ async def set_limit(
             f"the job type {name!a} has no limit {limit!a}",
             fix="name one of its limits, or start a worker that declares it",
         )
-    await _open(db, [name])
+    await open_names(db, [name])
     (row,) = await db.run(lambda conn: conn.fetch(db.in_schema(_STORED), name, limit))
     return _stored(row)
 
 
-async def _open(db: Database, names: Sequence[str]) -> None:
+async def open_names(db: Database, names: Sequence[str]) -> None:
     """Let those who are parked at keys of these job types, or just being parked, be looked at again."""
     keys = await db.run(lambda conn: conn.fetch(db.in_schema(_KEYS), list(names)))
-    await _open_keys(db, sorted(row["hash"] for row in keys))
+    await open_keys(db, sorted(row["hash"] for row in keys))
 
 
-async def _open_keys(db: Database, keys: Sequence[UUID]) -> None:
+async def open_keys(db: Database, keys: Sequence[UUID]) -> None:
     """Open keys that somebody is parked at; waits for whoever decides about them."""
     for start in range(0, len(keys), _LOCKED_AT_ONCE):
         few = keys[start : start + _LOCKED_AT_ONCE]

@@ -13,7 +13,7 @@ from ...domain.job import ClaimToken, JobId, WorkerId
 from ...domain.limit import Admitted, JobLimits, SlotQuery, SlotView, StoredLimit
 from ..limits import LimitStore
 from ..protocol import ClaimRequest
-from . import gate, limit_rules, slots, slots_view
+from . import gate, limit_rules, limit_versions, slots, slots_view
 from .run_verbs import RunVerbs
 
 
@@ -35,8 +35,10 @@ class LimitVerbs(RunVerbs):
         return await slots.return_slots(self._db, worker_id, held, before=before)
 
     async def sweep_slots(self, batch: int = 1000) -> int:
-        """Give back the slots of workers that are gone."""
-        return await slots.sweep_slots(self._db, batch)
+        """Give back the slots of workers that are gone, and choose whose numbers hold."""
+        freed = await slots.sweep_slots(self._db, batch)
+        await limit_versions.choose_anew(self._db)
+        return freed
 
     # --- operators and readers
 

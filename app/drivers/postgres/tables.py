@@ -37,7 +37,7 @@ from .tables_schedules import add_schedules
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0018"
+REQUIRED_REVISION = "0019"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:

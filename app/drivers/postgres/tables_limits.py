@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
+    Boolean,
     Column,
     Float,
     Index,
@@ -11,6 +13,7 @@ from sqlalchemy import (
     Interval,
     MetaData,
     PrimaryKeyConstraint,
+    Sequence,
     Table,
     Text,
     Uuid,
@@ -57,4 +60,12 @@ def add_limits(meta: MetaData) -> None:
         *needed(name=Text, limit=Text),
         *optional(declared=Integer, per=Interval, override=Integer, set_by=Text, set_at=INSTANT),
         PrimaryKeyConstraint("name", "limit"),
+    )
+    Sequence("limit_version_seq", metadata=meta, schema=meta.schema)
+    Table(
+        "limit_version",
+        meta,
+        *needed(name=Text, code_version=Text, number=BigInteger, limits=ARRAY(Text), ns=ARRAY(Integer)),
+        *needed(pers=ARRAY(Interval), stands=Boolean, shown_at=INSTANT),
+        PrimaryKeyConstraint("name", "code_version"),
     )
