@@ -24,6 +24,8 @@ MOST_SLOTS = 1_000_000
 MOST_LIMITS = 8
 # Of the jobs that hold a key's slots so many are named to whoever asks why another waits.
 HOLDERS_SHOWN = 20
+# A key that nobody has used for so long is forgotten, a rate's once it is full again.
+KEY_KEPT = timedelta(days=1)
 # A code version counts for so long after its last worker has left, or after it was published.
 VERSION_KEPT = timedelta(seconds=60)
 # One that has not been published for so long, and does not count, is forgotten: it would come anew.

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from app.domain.drain import DrainView
 from tests.faults.checkers import Body, Departure, Resumed, Taken
-from tests.faults.history import Write
+from tests.faults.written import Write
 from tests.support.ledger import Event
 from tests.support.processes import Service
 from tests.support.store import Store

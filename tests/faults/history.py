@@ -1,16 +1,14 @@
 """The second history: what the database saw of every token, held against what really ran.
 
-Triggers of the test's own write each insert and delete of a token, a key, a job or an occurrence into an audit table,
-and every change of a schedule. A move is the delete and the insert of one transaction. The rules are those of
-`checkers` and `grid`.
+Triggers of the test's own write each insert and delete of a token, a key, a slot, a job or an occurrence into an audit
+table, and every change of a schedule or of a limit's number. A move is the delete and the insert of one transaction.
+The rules are those of `checkers` and `grid`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Container, Hashable, Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
 from uuid import UUID
 
 from app.domain.job import Counters, JobId
@@ -18,6 +16,8 @@ from app.domain.outcome import OutcomeKind
 from app.domain.state import State
 from tests.faults import checkers, grid
 from tests.faults.checkers import Account, Ended, Move, Start
+from tests.faults.history_limits import check_limits, note_rules
+from tests.faults.written import Asked, Write
 from tests.support.ledger import Event
 from tests.support.store import Store
 
@@ -47,37 +47,9 @@ begin
   return null;
 end $$;
 """
-_NO_TOKENS = ("live_key", "step", "job", "schedule", "occurrence")
+_NO_TOKENS = ("live_key", "step", "job", "schedule", "occurrence", "slot", "limit_rule")
 _WATCHED = (*_STATE_OF, "finished", *_NO_TOKENS)
 _NOBODY = UUID(int=0)
-
-
-class Asked(Protocol):
-    """A database that can be asked."""
-
-    async def fetch(self, sql: str, *args: object) -> list[Any]:
-        """Run a statement and give its rows."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """One audited row: written at `at` by a transaction that had begun at `began`; others are told by `seen`.
-
-    `suspends`: by the statement that suspends runs, or makes them ready at once. Instants are seconds since the epoch.
-    `seen` is the snapshot of the audit itself: what had committed by then. What is of no job has the id of nobody.
-    """
-
-    id: int
-    txid: int
-    place: str
-    op: str
-    job_id: UUID
-    row: dict[str, Any]
-    at: float
-    began: float
-    seen: str
-    suspends: bool
 
 
 async def audit(database: Asked) -> None:
@@ -90,6 +62,7 @@ async def audit(database: Asked) -> None:
             f"create trigger test_audit after insert or update or delete on outlast.{table}"
             " for each row execute function outlast.test_audit()"
         )
+    await note_rules(database)
 
 
 async def writes(database: Asked) -> list[Write]:
@@ -174,6 +147,7 @@ async def hold(store: Store) -> list[Move]:
     await _in_one_bucket(store)
     await _keys_are_held(store)
     history = await writes(store)
+    await check_limits(store, history)
     checkers.made_once(write.job_id for write in history if (write.place, write.op) == ("job", "INSERT"))
     key_of = keys_of(history)
     checkers.one_live_job_a_key(([move] for move in in_order(history, key_of)), key_of)

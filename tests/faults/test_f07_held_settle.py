@@ -10,8 +10,9 @@ import pytest
 from app.domain.job import JobId
 from app.domain.outcome import OutcomeKind
 from app.domain.state import State
-from tests.faults.history import Write, check, writes
+from tests.faults.history import check, writes
 from tests.faults.statements import SETTLING
+from tests.faults.written import Write
 from tests.support.processes import Fleet, Service, eventually, report
 from tests.support.proxy import proxy_to
 from tests.support.store import Store

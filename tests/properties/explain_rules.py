@@ -2,7 +2,7 @@
 
 For one snapshot: a job is explained as runnable exactly if a worker that serves its queue, its name and its version,
 and runs nothing else, claims it; where only so many of a queue may run, those that are before the others. Of limited
-jobs one may take the slot, or the place, that another could have had.
+jobs one may take the slot, the start or the place that another could have had.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from hypothesis.stateful import precondition, rule
 
 from app.domain.explain import explain
 from app.domain.job import JobId
+from app.domain.limit import StoredLimit
 from app.domain.reason import Explanation, Situation
 from app.domain.snapshot import JobTypeDoc
 from tests.properties.driver_model import QUEUES
-from tests.properties.limit_rules import LimitRules
+from tests.properties.limit_rules import LimitRules, document
 from tests.properties.queue_rules import QueueRules
 from tests.support.drivers import new_worker
 
@@ -80,10 +81,14 @@ class ExplainRules(LimitRules, QueueRules):
         """Let a worker with nothing to do, which serves and knows everything, claim all it can."""
         about = new_worker(code_version=version, queues=QUEUES, concurrency=ALL, names=tuple(NAMES))
         self.twins.register(lambda side: side.driver.register_worker(about))
-        published = cast("tuple[JobTypeDoc, ...]", self.twins.ask(lambda side: side.driver.job_types()))
-        documents = {doc.name: doc.document for doc in published}  # what they declare stays in force
+        stored = cast("tuple[StoredLimit, ...]", self.twins.ask(lambda side: side.driver.stored_limits()))
         docs = [
-            JobTypeDoc(name=name, code_version=version, document=documents.get(name, "{}")) for name in sorted(NAMES)
+            JobTypeDoc(
+                name=name,
+                code_version=version,
+                document=document(limit for limit in stored if limit.name == name),  # what is in force stays so
+            )
+            for name in sorted(NAMES)
         ]
         self.twins.ask(lambda side: side.driver.publish_job_types(docs))
         before = len(self.tokens)

@@ -1,18 +1,21 @@
-"""The commands of the state machine that are about limits: limited jobs, the gate, slots, numbers.
+"""The commands of the state machine that are about limits: limited jobs, the gate, slots, rates, numbers of versions.
 
-Without rates: at which of several keys a job is parked is each driver's own, and here every one is a limit.
+At which of several keys a job is parked is each driver's own: here every one of those is a limit, and a job that is
+under a rate is under nothing else. A rate of a type is always the same, and its times are sums of powers of two.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from app.domain.job import ClaimedJob, LimitKey, WorkerId
-from app.domain.limit import SlotQuery, SlotView
+from app.domain.limit import RATE, LimitRule, SlotQuery, SlotView, StoredLimit
 from app.domain.snapshot import JobTypeDoc
 from app.drivers.protocol import ClaimRequest, QueueShare
 from tests.properties.driver_model import MOST_JOBS, names, one, picks, shapes
@@ -24,8 +27,22 @@ limits = st.lists(
     min_size=1,
     max_size=2,
     unique_by=lambda limit: limit.limit,
-)
+) | st.sampled_from([[LimitKey(RATE, "")], [LimitKey(RATE, "x")]])
 numbers = st.integers(1, 3)
+versions = st.sampled_from(["1", "2"])
+RATES = {"a.job": (1, timedelta(seconds=8)), "b.job": (2, timedelta(seconds=64))}
+
+
+def document(limits: Iterable[StoredLimit | LimitRule]) -> str:
+    """Give the document of a job type that declares these limits."""
+    policy: dict[str, Any] = {"limits": []}
+    for limit in limits:
+        n = limit.n if isinstance(limit, LimitRule) else limit.declared
+        if n is not None and limit.per is None:
+            policy["limits"].append({"name": limit.limit, "n": n, "key": None})
+        elif n is not None and limit.per is not None:
+            policy["rate"] = {"n": n, "per_ms": limit.per // timedelta(milliseconds=1), "key": None}
+    return json.dumps({"policy": policy})
 
 
 class LimitRules(RunRules):
@@ -36,11 +53,12 @@ class LimitRules(RunRules):
     def enqueue_limited(self, shape: dict[str, Any], under: list[LimitKey]) -> None:
         self._enqueue(self._job(shape, limits=tuple(under)))
 
-    @rule(name=names, n=numbers, narrow=st.none() | numbers)
-    def publish_limits(self, name: str, n: int, narrow: int | None) -> None:
-        declared = {"limit": n} | ({} if narrow is None else {"narrow": narrow})
-        policy = {"limits": [{"name": limit, "n": most, "key": None} for limit, most in declared.items()]}
-        doc = JobTypeDoc(name=name, code_version="1", document=json.dumps({"policy": policy}))
+    @rule(name=names, version=versions, n=numbers, narrow=st.none() | numbers, is_rated=st.booleans())
+    def publish_limits(self, name: str, version: str, n: int, narrow: int | None, is_rated: bool) -> None:
+        rules = [LimitRule(limit="limit", n=n)]
+        rules += [] if narrow is None else [LimitRule(limit="narrow", n=narrow)]
+        rules += [LimitRule(limit=RATE, n=RATES[name][0], per=RATES[name][1])] if is_rated else []
+        doc = JobTypeDoc(name=name, code_version=version, document=document(rules))
         self.twins.ask(lambda side: side.driver.publish_job_types([doc]))
 
     @rule(name=names, n=st.none() | numbers)

@@ -5,13 +5,12 @@ Values and their tables; a part of `Store`. What is done with them is `limits`'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from ...domain.job import ClaimToken, JobId, LimitKey
-from ...domain.limit import RATE, Bucket, GateReason, LimitRule, limit_hash
+from ...domain.limit import KEY_KEPT, RATE, Bucket, GateReason, LimitRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Limits:
     versions: dict[str, dict[str, Version]] = field(default_factory=dict)
     standing: dict[str, str] = field(default_factory=dict)  # of each type, the version whose rules are in force
     slots: list[Slot] = field(default_factory=list)  # in the order they were taken
-    buckets: dict[UUID, Bucket] = field(default_factory=dict)
+    buckets: dict[tuple[str, LimitKey], Bucket] = field(default_factory=dict)
     parked: dict[JobId, GateReason] = field(default_factory=dict)
 
     def rule(self, name: str, limit: LimitKey) -> LimitRule | None:
@@ -100,7 +99,7 @@ class Limits:
 
     def bucket(self, name: str, limit: LimitKey, rule: LimitRule, now: datetime) -> Bucket:
         """Give the bucket of a rate's key as it is now; one that nobody has used is full."""
-        known = self.buckets.get(limit_hash(name, limit))
+        known = self.buckets.get((name, limit))
         return Bucket(float(rule.n), now) if known is None else known.filled(rule, now)
 
     def take(self, name: str, limits: Iterable[LimitKey], token: ClaimToken, now: datetime) -> None:
@@ -109,5 +108,19 @@ class Limits:
             if limit.limit != RATE:
                 self.slots.append(Slot(name=name, limit=limit, token=token, taken_at=now))
             elif (rule := self.rule(name, limit)) is not None:
-                bucket = self.bucket(name, limit, rule, now)
-                self.buckets[limit_hash(name, limit)] = bucket.takes()
+                self.buckets[name, limit] = self.bucket(name, limit, rule, now).takes()
+            else:  # what was left of the rate that there was is of no matter to the next
+                self.buckets.pop((name, limit), None)
+
+    def forget_unused(self, now: datetime) -> None:
+        """Forget buckets that nobody has taken from for long and that are full: a new one would be, too."""
+        for key in list(self.unused(now)):
+            del self.buckets[key]
+
+    def unused(self, now: datetime) -> Iterator[tuple[str, LimitKey]]:
+        """Name the buckets that may be forgotten."""
+        for (name, limit), bucket in self.buckets.items():
+            rule = self.rules.get((name, limit.limit))
+            filling = timedelta() if rule is None or rule.per is None else rule.per
+            if bucket.at < now - KEY_KEPT and bucket.at + filling <= now:
+                yield name, limit

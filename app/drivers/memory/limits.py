@@ -76,6 +76,7 @@ def sweep_slots(store: Store, batch: int) -> int:
     with store.statement() as now:
         orphans = [slot for slot in store.limits.slots if is_orphan(store, slot)][:batch]
         choose_anew(store, now)
+        store.limits.forget_unused(now)
         return _free(store, lambda slot: slot in orphans)
 
 

@@ -31,7 +31,7 @@ def due(store: Store) -> Due:
             resume_in=_resume_in(store, now),
             has_resumed=_has_resumed(store, now),
             must_bulk=must_work_off(store.bulk.values(), now),
-            must_free=has_orphans(store) or any(forsaken(store, now)),
+            must_free=has_orphans(store) or any(forsaken(store, now)) or any(store.limits.unused(now)),
             is_gated=has_gated(store),
             admit_in=admit_in(store, now),
         )

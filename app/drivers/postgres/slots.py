@@ -13,7 +13,7 @@ from uuid import UUID
 from ...domain.audit import AuditEntry
 from ...domain.errors import JobStateConflict, NotFound, SlotLost
 from ...domain.job import ClaimToken, JobId, WorkerId
-from ...domain.limit import SlotView
+from ...domain.limit import KEY_KEPT, SlotView
 from ..protocol import Wake
 from .absent import not_found
 from .audit import keep
@@ -53,7 +53,7 @@ select (select count(*) from d) as freed, (select count(*) from k) as opened"""
 # Keys that nobody has used for a while are looked at: those in use count as used now, and are not met again soon. A
 # bucket that nobody has taken from may still not be full: it stays until it would be. Whoever uses a key has it locked,
 # and writes to it: the row that is locked here is not of the past.
-LONG_UNUSED = "k.used_at < outlast.clock() - interval '1 day'"
+LONG_UNUSED = f"k.used_at < outlast.clock() - interval '{KEY_KEPT.total_seconds()} s'"
 FORGET_KEYS = f"""
 with o as materialized (
   select k.hash,
