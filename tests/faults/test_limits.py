@@ -18,7 +18,7 @@ from tests.support.store import Store
 pytestmark = [pytest.mark.process, pytest.mark.postgres]
 
 ROUNDS = [
-    pytest.param(20, marks=pytest.mark.timeout(300)),
+    pytest.param(5, marks=pytest.mark.timeout(120)),
     pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(2_400)]),
 ]
 FAULTS = ("kill", "pause", "freeze", "cancel", "drain")

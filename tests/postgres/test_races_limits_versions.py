@@ -1,4 +1,4 @@
-"""Publications of two code versions, and the sweep that chooses between them, at once: the newest one's numbers hold."""
+"""Publications of two code versions at once, and the sweep that chooses: the newest one's numbers hold."""
 
 from __future__ import annotations
 
