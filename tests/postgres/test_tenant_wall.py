@@ -17,7 +17,8 @@ from app.domain.bulk import BulkAction
 from app.domain.edit import JobPatch
 from app.domain.errors import JobNotFound
 from app.domain.event import EventQuery
-from app.domain.job import JobId
+from app.domain.job import JobId, LimitKey
+from app.domain.limit import SlotQuery
 from app.domain.outcome import Held
 from app.domain.state import State
 from app.domain.step import RetryMode
@@ -26,6 +27,7 @@ from app.drivers.postgres.connect import dsn_of
 from app.drivers.postgres.database import Database, create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.reading import ListQuery
+from tests.conformance.gated import RATED, admit, admit_one, declare, limited, request
 from tests.conformance.runs import new_event
 from tests.support.audit import an_entry
 from tests.support.bulk import a_bulk
@@ -81,7 +83,15 @@ READS: dict[str, Callable[[PostgresEnv, JobId, str], Awaitable[object]]] = {
     ),
     "audit": lambda env, _, tenant: _audit(env, tenant),
     "bulk": lambda env, _, tenant: bulks_of(env).operations(limit=10, tenant=tenant),
+    "slots": lambda env, _, tenant: _slots(env, tenant),
 }
+
+
+LIMITED = (LimitKey("limit", "x"),)
+
+
+async def _slots(env: PostgresEnv, tenant: str) -> object:
+    return await env.driver.slots(SlotQuery(tenant=tenant))
 
 
 async def _audit(env: PostgresEnv, tenant: str) -> object:
@@ -92,6 +102,9 @@ async def _something_of_everything(env: PostgresEnv) -> JobId:
     job_id = await env.enqueue(tenant=THEIRS)
     running = await env.claim_one(await env.register())
     await env.close_attempt(running.token, Held(reason="does not fit"))
+    await declare(env)
+    await limited(env, tenant=THEIRS, limits=LIMITED)
+    await admit_one(env, await env.register())
     await env.driver.patch(job_id, JobPatch(priority=1), audit=an_entry(Action.JOB_UPDATE, job_id))
     await env.driver.emit(replace(new_event(), tenant=THEIRS, name="order.approved", key="7"))
     await bulks_of(env).make(replace(a_bulk(BulkAction.DELETE, State.HELD), tenant=THEIRS))
@@ -162,6 +175,7 @@ async def test_behind_the_wall_nothing_can_be_written_and_no_key_read(database_u
             "delete from outlast.finished",
             "select digest from outlast.api_key",
             "select body from outlast.request",
+            "select ready from outlast.queue_load",
             "truncate outlast.event",
         ):
             async with connection.transaction():
@@ -184,6 +198,74 @@ async def test_who_does_not_say_which_tenant_sees_nobodys_rows(env: PostgresEnv,
                     await connection.execute("select set_config('outlast.tenant', $1, true)", tenant)
                 assert await connection.fetchval("select count(*) from outlast.job") == seen
         assert await connection.fetchval("select count(*) from outlast.job") == 2
+    finally:
+        await connection.close()
+
+
+async def test_another_tenants_slots_gate_and_keys_are_not_there(env: PostgresEnv, database_url: str) -> None:
+    """One of theirs holds `x`, one of ours waits for it; theirs waits for `y` alone, which one of theirs holds."""
+    await declare(env)
+    worker = await env.register()
+    for tenant, key in ((THEIRS, "x"), (THEIRS, "y"), (THEIRS, "y"), (OURS, "x"), (OURS, "z"), (OURS, "z")):
+        await limited(env, tenant=tenant, limits=[LimitKey("limit", key)])
+        await env.driver.admit(request(worker))
+    connection = await asyncpg.connect(dsn_of(database_url))
+    try:
+        for tenant, slots, gate, keys in ((OURS, 1, 2, ["x", "z"]), (THEIRS, 2, 1, ["x", "y"]), ("nobody", 0, 0, [])):
+            async with connection.transaction():
+                await connection.execute("set local role outlast_api")
+                await connection.execute("select set_config('outlast.tenant', $1, true)", tenant)
+                assert await connection.fetchval("select count(*) from outlast.slot") == slots
+                assert await connection.fetchval("select count(*) from outlast.gate") == gate
+                rows = await connection.fetch("select key from outlast.limit_key order by key")
+                assert [row["key"] for row in rows] == keys
+    finally:
+        await connection.close()
+
+
+async def test_what_a_tenant_is_told_of_a_key_counts_everybodys_slots_and_names_its_own(env: PostgresEnv) -> None:
+    await declare(env, 2)
+    worker = await env.register()
+    (theirs,) = await limited(env, tenant=THEIRS, limits=LIMITED)
+    (own,) = await limited(env, tenant=OURS, limits=LIMITED)
+    (waiting,) = await limited(env, tenant=OURS, limits=LIMITED)
+    assert len(await admit(env, worker)) == 2
+    for role in (db_of(env).api_role, None):
+        db_of(env).api_role = role
+        found = await env.driver.limits_of(waiting, tenant=OURS)
+        assert found is not None
+        (facts,) = found.limits
+        assert (facts.n, facts.held, facts.holders, facts.is_free) == (2, 2, (own,), False)
+        situation = await env.driver.situation(waiting, tenant=OURS)
+        assert situation is not None
+        assert not situation.is_claimable
+        assert await env.driver.limits_of(theirs, tenant=OURS) is None
+
+
+async def test_a_tenant_is_told_when_a_rate_that_others_use_lets_the_next_one_start(env: PostgresEnv) -> None:
+    await declare(env, rate=(1, timedelta(minutes=1)))
+    await limited(env, tenant=THEIRS, limits=[RATED])
+    await admit_one(env, await env.register())
+    (waiting,) = await limited(env, tenant=OURS, limits=[RATED])
+    found = await env.driver.limits_of(waiting, tenant=OURS)
+    assert db_of(env).api_role is not None
+    assert found is not None
+    assert found.limits[0].next_at == env.now() + timedelta(minutes=1)
+
+
+async def test_an_upgrade_takes_off_the_wall_what_was_on_it(database_url: str) -> None:
+    """Kept answers, in a schema whose table of them was made when the role had not been; and the queues' load."""
+    may = "select has_table_privilege('outlast_api', $1, 'select')"
+    await migrations.downgrade(database_url, revision="0018")
+    connection = await asyncpg.connect(dsn_of(database_url))
+    try:
+        await connection.execute("grant select on outlast.request to outlast_api")
+        for table in ("outlast.request", "outlast.queue_load"):
+            assert await connection.fetchval(may, table)
+        await migrations.upgrade(database_url)
+        for table in ("outlast.request", "outlast.queue_load"):
+            assert not await connection.fetchval(may, table)
+        assert await connection.fetchval(may, "outlast.slot")
     finally:
         await connection.close()
 

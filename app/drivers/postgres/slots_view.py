@@ -44,10 +44,10 @@ SLOTS_OF_JOB = f"{_SLOT}\nwhere s.job_id = $1 order by s.taken_at, k.limit"
 _LIMITED = """
 select j.limit_names, j.limit_keys, j.name_id, n.name from outlast.job j join outlast.job_name n on n.id = j.name_id
 where j.id = $1 and ($2::text is null or j.tenant = $2)"""
+# How a key stands is told whole, also to a caller of one tenant, who sees no other's slots.
 _FACTS = """
-select outlast.clock() as at, g.why, g.job_id is not null as is_gated, u.ord, r.per, k.tokens, k.filled_at,
+select outlast.clock() as at, g.why, g.job_id is not null as is_gated, u.ord, r.per, k.tokens, k.filled_at, k.held,
   case when r.declared is not null then coalesce(r.override, r.declared) end as n,
-  (select count(*) from outlast.slot s where s.hash = u.hash) as held,
   array(
     select s.job_id from outlast.slot s
     where s.hash = u.hash and ($9::text is null
@@ -63,7 +63,7 @@ select outlast.clock() as at, g.why, g.job_id is not null as is_gated, u.ord, r.
       where o.queue = g.queue and (o.rank, o.seq) < (g.rank, g.seq) limit $8) a) end as ahead
 from (select 1) one left join outlast.gate g on g.job_id = $1
 left join unnest($2::uuid[], $3::text[], $4::text[]) with ordinality u(hash, name, key, ord) on true
-left join lateral (select k.* from outlast.limit_key k where k.hash = u.hash offset 0) k on true
+left join lateral outlast.limit_standing(u.hash) k on true
 left join lateral (
   select r.* from outlast.limit_rule r where r.name = $5 and r.limit = u.name offset 0) r on true
 order by u.ord"""
