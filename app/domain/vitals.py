@@ -67,13 +67,27 @@ class IndexTrouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WallVitals:
+    """The wall between tenants: its role, and whether it is there and may be taken. `gaps`: what lets rows through.
+
+    `statements` are what an administrator would bring it back with.
+    """
+
+    role: str
+    is_made: bool
+    may_be_taken: bool = False
+    gaps: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerVitals:
     """The server behind a store. `version` is PostgreSQL's number, such as 180006.
 
     `revision` is the schema's, None without one; `required` the code's. `connections` counts those of clients now;
     `available` how many a role like ours may have in all. `is_clock_true`: the schema's clock is the server's.
     `settings` are those that decide what a crash of the server costs, and whether it vacuums. `denied` are statements
-    that would grant the role what it lacks in the schema.
+    that would grant the role what it lacks in the schema. `wall` is None where the schema is not the code's.
     """
 
     version: int
@@ -95,6 +109,7 @@ class ServerVitals:
     slots: tuple[SlotVitals, ...] = ()
     tables: tuple[TableVitals, ...] = ()
     indexes: tuple[IndexTrouble, ...] = ()
+    wall: WallVitals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

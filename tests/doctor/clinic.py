@@ -30,8 +30,9 @@ def clock() -> datetime:
 class Clinic:
     """One database, looked at through connections that are new each time, as a command's are."""
 
-    def __init__(self, url: str, *, listen_url: str | None = None) -> None:
+    def __init__(self, url: str, *, listen_url: str | None = None, schema: str = "outlast") -> None:
         self.url = url
+        self.schema = schema
         self.listen_url = listen_url
         self.surroundings = SURROUNDINGS
         self.limits = Limits()
@@ -40,7 +41,8 @@ class Clinic:
     @asynccontextmanager
     async def driver(self) -> AsyncIterator[PostgresDriver]:
         """Give a driver that is not open; what it refuses to open on is what the doctor is asked about."""
-        driver = PostgresDriver(create_engine(self.url, pool_size=4), listen_url=self.listen_url, owns_engine=True)
+        engine = create_engine(self.url, pool_size=4)
+        driver = PostgresDriver(engine, schema=self.schema, listen_url=self.listen_url, owns_engine=True)
         try:
             yield driver
         finally:

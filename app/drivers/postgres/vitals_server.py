@@ -16,6 +16,7 @@ from ...domain.vitals import Holder, HolderKind, IndexTrouble, ServerVitals, Slo
 from .database import Database, Raw, Row
 from .pooler import is_pooled, missing_settings, pooled_by
 from .tables import REQUIRED_REVISION, metadata
+from .vitals_wall import wall_vitals
 
 _SETTINGS = ("autovacuum", "fsync", "full_page_writes", "synchronous_commit", "track_counts")
 
@@ -114,6 +115,7 @@ async def server_vitals(db: Database, conn: Raw) -> ServerVitals:
         slots=tuple(SlotVitals(name=row["name"], kept_bytes=row["kept"]) for row in await conn.fetch(_SLOTS)),
         tables=tuple(_table(row) for row in await conn.fetch(_TABLES, db.schema)),
         indexes=_troubles(db.schema, await conn.fetch(_INDEXES, db.schema)) if revision == REQUIRED_REVISION else (),
+        wall=await wall_vitals(db, conn) if revision == REQUIRED_REVISION else None,
     )
 
 
