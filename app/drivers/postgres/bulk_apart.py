@@ -18,6 +18,7 @@ from .bulk_delete import WAITED_FOR
 from .cancel import cancel_children, cancel_family
 from .database import Database, Raw, Row
 from .delete import DELETE_ONE
+from .notify import REVOKES
 
 # One job that has ended or is held, or nothing; $4 is the operation.
 _HOLD_ENDED = f"""{OF_BATCH.strip()},
@@ -55,7 +56,7 @@ async def _cancel(db: Database, conn: Raw, job_id: JobId, bulk: Row) -> Took | N
     verdict, ended = await cancel_family(db, conn, job_id, reason=reason_of(bulk), tenant=bulk["tenant"])
     if verdict is None:
         return None
-    return Took(_row(job_id, held, verdict.value), ended, (Wake.FINISHED, Wake.REVOKED))
+    return Took(_row(job_id, held, verdict.value), ended, (Wake.FINISHED, *REVOKES))
 
 
 async def _delete(db: Database, conn: Raw, job_id: JobId, bulk: Row) -> Took | None:
@@ -64,7 +65,7 @@ async def _delete(db: Database, conn: Raw, job_id: JobId, bulk: Row) -> Took | N
         return None
     ended = await cancel_children(db, conn, job_id) if held["is_held"] else []
     await conn.execute(db.in_schema(DELETE_ONE), job_id)
-    return Took(_row(job_id, held, None), [job_id, *ended], (Wake.FINISHED, *((Wake.REVOKED,) if ended else ())))
+    return Took(_row(job_id, held, None), [job_id, *ended], (Wake.FINISHED, *(REVOKES if ended else ())))
 
 
 def _row(job_id: JobId, held: Row, detail: str | None) -> Row:

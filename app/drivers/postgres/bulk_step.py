@@ -26,7 +26,7 @@ from .bulk_edit import RESCHEDULE, RUN_NOW, SET_PRIORITY
 from .bulk_retry import RELEASE, RETRY
 from .bulk_view import COLUMNS, view_of
 from .database import Database, Raw, Row
-from .notify import notify
+from .notify import REVOKES, notify
 from .run_locks import looking
 from .run_now import end_sleeps
 from .waits import tell_parents
@@ -149,7 +149,7 @@ async def _batch(db: Database, conn: Raw, only: BulkId | None, after: BulkId | N
     is_told = any(row["detail"] == CancelVerdict.SIGNALLED for row in found)
     children = [] if act.apart is None else [row["job_id"] for row in found if row["is_child"]]
     ends_sleeps = any(row["detail"] == RunNowVerdict.SLEEP_ENDED for row in found)
-    return _Batch(marked, (*act.wakes, *((Wake.REVOKED,) if is_told else ())), children, alone, ends_sleeps)
+    return _Batch(marked, (*act.wakes, *(REVOKES if is_told else ())), children, alone, ends_sleeps)
 
 
 async def _alone(db: Database, conn: Raw, act: Act, left: Sequence[UUID]) -> list[UUID]:

@@ -24,7 +24,7 @@ from .buckets import CANCELLED, READY_CTID
 from .database import Database, Raw, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
-from .notify import notify
+from .notify import REVOKES, notify
 from .resolve import IS_BEFORE, IS_KEPT
 from .run_locks import looking
 from .waits import tell_parents
@@ -142,7 +142,7 @@ async def cancel(
         raise no_token(job_id)
     if verdict is not CancelVerdict.ALREADY_FINISHED:
         is_signal = verdict is CancelVerdict.SIGNALLED or len(ended) > 1
-        await notify(db, Wake.FINISHED, *((Wake.REVOKED,) if is_signal else ()))
+        await notify(db, Wake.FINISHED, *(REVOKES if is_signal else ()))
         await tell_parents(db, ended if found["parent_id"] is not None else ended[1:])
     return verdict
 
@@ -173,7 +173,7 @@ async def cancel_children(
 async def tell_of_children(db: Database, cancelled: Sequence[UUID]) -> None:
     """Wake who is to know of children that were cancelled, once that is committed."""
     if cancelled:
-        await notify(db, Wake.REVOKED, Wake.FINISHED)
+        await notify(db, Wake.FINISHED, *REVOKES)
         await tell_parents(db, cancelled)
 
 

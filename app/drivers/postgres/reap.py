@@ -24,7 +24,7 @@ from .buckets import DEAD
 from .database import Database, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
-from .notify import notify
+from .notify import REVOKES, notify
 from .pinned import true_id, true_name
 from .rows import plain
 from .waits import tell_parents
@@ -156,13 +156,8 @@ async def surrender(db: Database, worker_id: WorkerId) -> tuple[Reaped, ...]:
 
 async def _told(db: Database, rows: list[Row]) -> tuple[Reaped, ...]:
     reaped = tuple(_reaped(row) for row in rows)
-    wakes = [Wake.REVOKED] if reaped else []
-    if any(one.is_dead for one in reaped):
-        wakes.append(Wake.FINISHED)
-    if not all(one.is_dead for one in reaped):
-        wakes.append(Wake.READY)
-    if wakes:
-        await notify(db, *wakes)
+    if reaped:
+        await notify(db, *REVOKES, *((Wake.FINISHED,) if any(one.is_dead for one in reaped) else ()))
     await tell_parents(db, [row["job_id"] for row in rows if row["is_dead"] and row["parent_id"] is not None])
     return reaped
 
