@@ -91,6 +91,7 @@ class ClaimLoop:
         self._limited: set[str] = set()  # queues of which only so many jobs run: the end of one may let another begin
         self._is_listening = False
         self._is_claiming = False
+        self._has_seen_gate = False  # in the last look
         self._ride: Ride | None = None  # a claim that rides along with a settle, while it is under way
         self._ride_ended = asyncio.Event()
         self._brought: tuple[Ride, Sequence[ClaimedJob]] | None = None
@@ -157,12 +158,13 @@ class ClaimLoop:
         if self._ride is not None or self._brought is not None or self._leaving.is_set():
             return True  # the last while the store was asked about the job that is to run alone
         self._news.clear()  # before either look: what is told meanwhile may be of what it has not seen
+        self._has_seen_gate = False
         has_others = self._intake.has_others()
-        # One place for the head of the queues: if that is the one that waits, nothing has to go back for it.
+        # One place for the head of gate and queues: if that is the one that waits, nothing has to go back for it.
         is_for_one = self._turn.waits is not None and not has_others and not self._turn.is_due
-        alone_ok = self._turn.waits is None or not has_others
-        if self.gate.is_on and not is_for_one and not await self._look_into_gate(lease, alone_ok=alone_ok):
+        if self.gate.is_on and not await self._look_into_gate(lease, is_for_one=is_for_one):
             return True
+        alone_ok = self._alone_ok()
         ride = self._ride_of(lease, most=1 if is_for_one else None, alone_ok=alone_ok)
         if ride is None:
             return False
@@ -181,16 +183,21 @@ class ClaimLoop:
         finally:
             self._is_claiming = False
         # The gate had no turn, or a part of the room: what the others leave is its own.
-        return self._may_be_more or (self.gate.is_wanted and not is_for_one)
+        return self._may_be_more or self.gate.is_wanted
 
-    async def _look_into_gate(self, lease: Lease, *, alone_ok: bool) -> bool:
-        """Admit limited jobs into a part of the room; False: the reply was lost, or a job has the worker to itself."""
-        room = self._places.room()
+    def _alone_ok(self) -> bool:
+        """Say whether to ask for jobs that must run alone; an admission may just have handed the first one back."""
+        return self._turn.waits is None or not self._intake.has_others()
+
+    async def _look_into_gate(self, lease: Lease, *, is_for_one: bool) -> bool:
+        """Admit limited jobs into a part of the room; False: nothing is to be claimed beside what came, or did not."""
+        room = min(self._places.room(), 1) if is_for_one else self._places.room()
         most = self.gate.most(room, has_others=self._may_be_more and self.gate.has_looked) if room else 0
-        ride = self._ride_of(lease, most=most, alone_ok=alone_ok) if most else None
+        ride = self._ride_of(lease, most=most, alone_ok=self._alone_ok()) if most else None
         if ride is None:
             return True
         self._is_claiming = True
+        self._has_seen_gate = True
         self.gate.begins()
         try:
             try:
@@ -204,7 +211,7 @@ class ClaimLoop:
             await self._intake.take(admitted.jobs, ride)
         finally:
             self._is_claiming = False
-        return not self._intake.runs_alone()
+        return not (self._intake.runs_alone() or self._leaving.is_set())
 
     def _ride_of(
         self, lease: Lease, *, freed: Sequence[str] = (), most: int | None = None, alone_ok: bool = True
@@ -323,13 +330,15 @@ class ClaimLoop:
         """
         if self._leaving.is_set():
             return  # and the news of it may be cleared already
-        poll = self._options.poll_seconds(is_listening=self._is_listening)
-        await first_of(self._news, within=self.gate.rest(poll * (1 - self._bench.roll() / 4)))
+        poll = self._options.poll_seconds(is_listening=self._is_listening) * (1 - self._bench.roll() / 4)
+        # Without room the gate was not looked into: that its time has come changes nothing.
+        await first_of(self._news, within=self.gate.rest(poll) if self._has_seen_gate else poll)
         self._news.clear()
 
     def _freed(self) -> None:
         self._changed.set()
         if self._ride is not None:
             return  # the place is in the claim that is under way
-        if self._may_be_more or self._turn.waits is not None or self.gate.is_wanted:
+        is_gate_next = self.gate.is_wanted or (self.gate.is_timed and not self._has_seen_gate)
+        if self._may_be_more or self._turn.waits is not None or is_gate_next:
             self._news.set()

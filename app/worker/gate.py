@@ -50,6 +50,11 @@ class GateWatch:
             return False
         return self._may_be_more or (self._look_at is not None and self._monotonic() >= self._look_at)
 
+    @property
+    def is_timed(self) -> bool:
+        """Say whether a look may find something from some instant on."""
+        return self.is_on and self._look_at is not None
+
     def woken(self) -> None:
         """Note that something became ready, or a slot was given back."""
         self._may_be_more = True
