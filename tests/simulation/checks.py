@@ -12,6 +12,7 @@ from app.domain.outcome import CancelVerdict, OutcomeKind, SettleAnswer
 from app.domain.state import TERMINAL, DeadReason, State
 from tests.faults import checkers
 from tests.faults.checkers import Account, Move, Start
+from tests.simulation.limits import capacity
 from tests.simulation.link import at_once
 from tests.simulation.record import Asked, Body, Closed, Moved, Recorded, Settled
 from tests.simulation.tale import Tale
@@ -32,6 +33,7 @@ def verify(world: Outcome) -> None:
     leases(world)
     cancels(world)
     publications(world)
+    capacity(world, tale)
     truth(world, tale)
     steps(world)
     overlaps(world, tale)

@@ -15,7 +15,8 @@ import pytest
 
 from app.domain.job import ClaimToken, Counters, JobId, NewJob, WorkerId
 from app.domain.verdict import Reason
-from app.drivers.memory import cancel, enqueue, heartbeat, reap, sweep, waking, workers
+from app.drivers.memory import cancel, enqueue, heartbeat, limits, reap, sweep, waking, workers
+from app.drivers.memory.limit_rows import Limits
 from app.drivers.memory.rows import Key, Running
 from app.drivers.memory.store import Store
 from app.lifecycle.drain import DrainBudget, DrainNotice
@@ -200,7 +201,17 @@ def _wake_without_a_step(patch: Patch) -> None:
     patch.setattr(waking, "record_end", lambda *_args, **_kwargs: None)
 
 
+def _lack_nothing(patch: Patch) -> None:
+    patch.setattr(Limits, "lacks", lambda _limits, _name, _limit, _now: False)
+
+
+def _free_no_slots_of_the_gone(patch: Patch) -> None:
+    patch.setattr(limits, "is_orphan", lambda _store, _slot: False)
+
+
 MUTANTS = (
+    Mutant("a limit holds nobody", _lack_nothing),
+    Mutant("the slots of the gone are nobody's", _free_no_slots_of_the_gone),
     Mutant("a settle is not fenced", _settle_without_fence),
     Mutant("a settle claims along while draining", _claim_along_while_draining),
     Mutant("an interruption counts as an attempt", _count_interruptions),

@@ -10,8 +10,10 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Literal
 
+from app.domain.job import LimitKey
 from app.domain.retry import RetryPolicy
 from app.worker.options import QueueLimit, WorkerOptions
+from tests.simulation.limits import LimitPlan, limits_of, under_limits
 from tests.simulation.link import Odds
 
 QUEUES = ("default", "other")
@@ -72,6 +74,7 @@ class JobPlan:
     deadline: float | None = None
     max_queue_time: float | None = None
     news_at: float | None = None
+    limits: tuple[LimitKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,7 @@ class Plan:
     patience: float
     jobs: tuple[JobPlan, ...]
     deeds: tuple[DeedPlan, ...]
+    limits: LimitPlan | None = None
 
     @property
     def is_calm(self) -> bool:
@@ -114,6 +118,7 @@ def plan_of(seed: int) -> Plan:
     lease = dice.uniform(1.0, 2.0)
     horizon = lease * dice.uniform(2.0, 3.5)
     drain = dice.uniform(0.2, 1.2) * lease
+    limits = limits_of(seed, lease, horizon)
     return Plan(
         seed=seed,
         lease=lease,
@@ -124,8 +129,9 @@ def plan_of(seed: int) -> Plan:
         options=_options(dice, lease),
         odds=_odds(dice, lease),
         patience=dice.uniform(0.1, 0.7) * lease,
-        jobs=(*_jobs(dice, lease, horizon), *_runs(Random(f"{seed} runs"), lease, horizon)),
+        jobs=under_limits((*_jobs(dice, lease, horizon), *_runs(Random(f"{seed} runs"), lease, horizon)), limits, seed),
         deeds=tuple(_deeds(dice, lease, horizon)),
+        limits=limits,
     )
 
 

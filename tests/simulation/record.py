@@ -7,7 +7,8 @@ runs of one seed give the same facts; `digest` says so in a word.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -16,11 +17,14 @@ from uuid import UUID
 from app.domain.audit import AuditEntry
 from app.domain.clock import Clock
 from app.domain.job import ClaimedJob, ClaimToken, JobId, WorkerId
+from app.domain.limit import RATE
 from app.domain.outcome import KIND_OF, CancelVerdict, OutcomeKind, SettleAnswer, Settlement
+from app.domain.request_claim import RequestClaim
 from app.domain.snapshot import AttemptView
 from app.domain.state import State
 from app.domain.step import NewStep
 from app.drivers.memory.driver import MemoryDriver
+from app.drivers.memory.limit_rows import Slot
 from app.drivers.memory.rows import Finished, Running, Token, Wait, Waiting, state_of
 from app.drivers.memory.store import Store
 from app.drivers.protocol import ClaimRequest
@@ -80,6 +84,27 @@ class Body(Fact):
     claim_no: int
     machine: str
     what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slotted(Fact):
+    """A claim took a slot of a key, or its slot went back; `n` is the number in force then."""
+
+    key: str
+    job: str
+    claim_no: int
+    is_taken: bool
+    n: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated(Fact):
+    """A job began under a rate of `n` in so many seconds."""
+
+    key: str
+    job: str
+    n: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +189,41 @@ class History:
 
 
 class AuditedStore(Store):
-    """The memory driver's rows, each write of a token or a ledger row told to a history."""
+    """The memory driver's rows, each write of a token, a slot or a ledger row told to a history."""
 
     def __init__(self, clock: Clock, history: History) -> None:
         super().__init__(clock)
         self._history = history
+        self._slots: tuple[Slot, ...] = ()
+
+    @contextmanager
+    def statement(self, audit: AuditEntry | None = None, *, claim: RequestClaim | None = None) -> Iterator[datetime]:
+        with super().statement(audit, claim=claim) as now:
+            yield now
+            if self._slots or self.limits.slots:
+                self._tell_slots()
+
+    def _tell_slots(self) -> None:
+        before, self._slots = self._slots, tuple(self.limits.slots)
+        changes = [(slot, False) for slot in before if slot not in self._slots]
+        for slot, is_taken in (*changes, *((slot, True) for slot in self._slots if slot not in before)):
+            rule = self.limits.rule(slot.name, slot.limit)
+            self._history.add(
+                Slotted,
+                key=f"{slot.name} {slot.limit.key}",
+                job=self._history.name(slot.token.job_id),
+                claim_no=slot.token.claim_no,
+                is_taken=is_taken,
+                n=None if rule is None else rule.n,
+            )
+
+    def _tell_start(self, job_id: JobId) -> None:
+        job = self.envelopes[job_id].job
+        for limit in (limit for limit in job.limits if limit.limit == RATE):
+            rule = self.limits.rule(job.name, limit)
+            if rule is not None and rule.per is not None:
+                name, seconds = self._history.name(job_id), rule.per / timedelta(seconds=1)
+                self._history.add(Rated, key=f"{job.name} {limit.key}", job=name, n=rule.n, seconds=seconds)
 
     def place(self, job_id: JobId, token: Token) -> None:
         before = self.tokens.get(job_id)
@@ -182,6 +237,8 @@ class AuditedStore(Store):
             is_snooze=isinstance(token, Waiting) and token.reason is Wait.SNOOZE,
             reason=token.reason if isinstance(token, Finished) else None,
         )
+        if isinstance(token, Running):
+            self._tell_start(job_id)
         super().place(job_id, token)
 
     def record(self, job_id: JobId, row: AttemptView) -> None:

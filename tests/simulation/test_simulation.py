@@ -15,7 +15,7 @@ import pytest
 
 from app.domain.outcome import OutcomeKind, SettleAnswer
 from app.domain.state import DeadReason, State
-from tests.simulation.record import Body, Closed, Fate, Moved, Recorded, Said, Settled
+from tests.simulation.record import Body, Closed, Fate, Moved, Rated, Recorded, Said, Settled, Slotted
 from tests.simulation.seeds import failure, hold, past_seeds
 from tests.simulation.world import simulate
 from tests.support.source import CHECKOUT
@@ -81,6 +81,8 @@ def test_the_worlds_meet_everything_that_can_happen() -> None:
         met.update(fact.what for fact in history.of(Body) if fact.step == "told")
         met.update(fact.target for fact in history.of(Moved))
         met.update(f"{fact.step} recorded" for fact in history.of(Recorded))
+        met.update("slot taken" if fact.is_taken else "slot back" for fact in history.of(Slotted))
+        met.update("rated" for _ in history.of(Rated))
         met.update(DeadReason(fact.reason or "") for fact in history.of(Moved) if fact.target == "dead")
     wanted = {
         *(set(OutcomeKind) - {OutcomeKind.COMPLETED, OutcomeKind.SUSPENDED, OutcomeKind.HELD}),
@@ -90,5 +92,6 @@ def test_the_worlds_meet_everything_that_can_happen() -> None:
         *("claim.reconciled", "worker.lease_over", "worker.drain_abandoned", "attempt.abandoned", "settle.refused"),
         *("drain", "timeout", "deadline", "cancel", "lease_lost"),
         *(State.SUSPENDED, "first recorded", "beside recorded", "last recorded"),
+        *("slot taken", "slot back", "rated"),
     }
     assert wanted <= set(met), f"never met: {wanted - set(met)}"

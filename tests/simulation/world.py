@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -52,6 +52,14 @@ class Outcome:
 class Silent(Registry):
     """A registry that publishes nothing: the schemas of its job types would take longer than a world."""
 
+    def __init__(self, handles: Iterable[AnyHandle], *, is_limited: bool) -> None:
+        super().__init__(handles)
+        self._is_limited = is_limited
+
+    @property
+    def has_limits(self) -> bool:
+        return self._is_limited
+
     def __iter__(self) -> Iterator[AnyHandle]:
         return iter(())
 
@@ -63,7 +71,7 @@ class SimulatedWorld:
         self.plan = plan
         self.loop = VirtualLoop(Random(f"{plan.seed} order"))
         self.history = History(self.loop.time)
-        self.registry: Registry = Silent(HANDLES)
+        self.registry: Registry = Silent(HANDLES, is_limited=plan.limits is not None)
         self.driver = AuditedDriver(WorldClock(_START, self.loop.time), self.history)
         self._dice = Random(f"{plan.seed} world")
         self._weather = Weather(odds=plan.odds, patience_seconds=plan.patience)
@@ -112,6 +120,7 @@ class SimulatedWorld:
 
     async def _live(self) -> None:
         plan = self.plan
+        self._declare()
         for _ in range(plan.fleet):
             self._start(is_embedded=self._dice.random() < plan.embedded)
         for job in plan.jobs:
@@ -128,6 +137,16 @@ class SimulatedWorld:
             if not process.is_over:
                 process.tell("SIGTERM")
         await self._until(lambda: all(process.is_over for process in self._processes), leases=_REST_LEASES)
+
+    def _declare(self) -> None:
+        """Let limits be in force, and an operator change them."""
+        limits, names = self.plan.limits, [handle.job_type.name for handle in HANDLES]
+        if limits is None:
+            return
+        at_once(self.driver.publish_job_types(limits.documents(names)))
+        for at, n in limits.changes:
+            for name in names:
+                self.loop.call_at(at, lambda *args: at_once(self.driver.set_limit(*args, by="ann")), name, "limit", n)
 
     async def _heal(self) -> None:
         """Let everything that can go wrong be over, and one process more be there."""
@@ -293,6 +312,7 @@ def _request(job_id: JobId, job: JobPlan, source: UUID | None) -> NewJob:
         max_crashes=job.max_crashes,
         key=job.key,
         source_id=source,
+        limits=job.limits,
         delay=span(job.delay),
         timeout=span(job.timeout),
         deadline=span(job.deadline),
