@@ -50,3 +50,10 @@ async def rated(ctx: JobContext, seconds: float = 0.3) -> None:
     """Begin five times a second."""
     with effects(ctx):
         await asyncio.sleep(seconds)
+
+
+@job("limits.by_function", retry=STURDY, limits=[Limit(1, key=lambda given: str(given.key))])
+async def by_function(ctx: JobContext, key: str, seconds: float = 0.0) -> None:
+    """One at a time of each key, which only code can tell."""
+    with effects(ctx):
+        await asyncio.sleep(seconds)
