@@ -144,6 +144,7 @@ class Database:
         self.versions: dict[int, str] = {}
         self.claimed_names: dict[tuple[frozenset[str], str], tuple[int, frozenset[str]]] = {}
         self.limited = Limited()
+        self.turns_after: dict[str, str] = {}  # of queues with many tenants: behind whom the next look goes on
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
         self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
         self.wake_mark = DueMark(monotonic=time.monotonic, roll=self._roll)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ...domain.errors import OutlastError, RequestInvalid
 from ...domain.job import Enqueued, NewJob
 from ..protocol import Wake
-from .database import Database, Raw
+from .database import Database, Raw, Row
 from .enqueue_batch import Batch, HalfWonError, stored
 from .enqueue_columns import is_plain, plain_columns
 from .enqueue_lane import EnqueueLanes
@@ -66,7 +66,7 @@ async def enqueue_many(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued, 
         )
     if not jobs:
         return ()
-    is_short = is_plain(jobs) and not _are_counted(db, jobs)
+    is_short = is_plain(jobs) and not _are_asked_for(db, jobs)
     if is_short and await _store_plain(db, jobs):
         return stored(jobs)
     return (await _store(db, jobs, is_atomic=True, is_many=True, is_repeated=is_short)).in_order()
@@ -74,7 +74,7 @@ async def enqueue_many(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued, 
 
 async def store_each(db: Database, jobs: Sequence[NewJob]) -> tuple[Enqueued | OutlastError, ...]:
     """Store jobs of callers that do not know each other, in one statement: what is refused leaves the others stored."""
-    is_short = is_plain(jobs) and not _are_counted(db, jobs)
+    is_short = is_plain(jobs) and not _are_asked_for(db, jobs)
     if is_short and await _store_plain(db, jobs):
         return stored(jobs)
     return (await _store(db, jobs, is_atomic=False, is_repeated=is_short)).verdicts()
@@ -111,7 +111,7 @@ async def store_within(
 async def _store_plain(db: Database, jobs: Sequence[NewJob]) -> bool:
     """Store a batch by the short statement, all or none.
 
-    False: an id is there already or stands twice, or a queue has a maximum depth.
+    False: an id is there already or stands twice, or a queue has a maximum depth or is fair.
     """
     columns = plain_columns(jobs, await name_ids(db, {job.name for job in jobs}))
     try:
@@ -166,6 +166,11 @@ def _are_counted(db: Database, jobs: Sequence[NewJob]) -> bool:
     return bool(db.limited.depth) and bool(limited_among(db, {job.queue for job in jobs}))
 
 
+def _are_asked_for(db: Database, jobs: Sequence[NewJob]) -> bool:
+    """Say the same, and likewise of fair ones."""
+    return _are_counted(db, jobs) or (bool(db.limited.fair) and not db.limited.fair.isdisjoint(job.queue for job in jobs))
+
+
 async def _ring(db: Database, batch: Batch) -> None:
     if batch.has_ready:
         await notify(db, Wake.READY)
@@ -183,20 +188,22 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
     """
     if rooms is not None:
         await rooms.open(batch.queues())
-    counted, plain = _statements(db, batch)
     while batch.is_pending:
+        counted, plain = _statements(db, batch)
         columns = batch.columns()
         if rooms is not None and rooms.are_open:
             if not await rooms.fit(batch, columns):
                 continue
-            rooms.took(batch.read(await conn.fetch(counted, *columns)))
+            rooms.took(batch.read(_heard(db, batch, await conn.fetch(counted, *columns))))
             continue
-        rows = await conn.fetch(plain, *columns)
+        rows = _heard(db, batch, await conn.fetch(plain, *columns))
         limited = rows[-1]["limited"] if rows else None
         if limited is None:
             batch.read(rows)
             continue
+        # Which of the two they are, the next look at their rows and the next statement say, and forget the others.
         db.limited.depth.update(limited)
+        db.limited.fair.update(limited)
         if rooms is None:
             raise LimitedError
         await rooms.open(batch.queues())
@@ -209,15 +216,24 @@ async def _send_all(db: Database, conn: Raw, batch: Batch) -> None:
     """Send likewise, whatever is in the queues."""
     counted, _ = _statements(db, batch)
     while batch.is_pending:
-        batch.read(await conn.fetch(counted, *batch.columns()))
+        batch.read(_heard(db, batch, await conn.fetch(counted, *batch.columns())))
     await _remember(db, conn, batch)
 
 
 def _statements(db: Database, batch: Batch) -> tuple[str, str]:
     """Give the statements for a batch: the one for who has counted, and the one for who has not."""
-    if batch.is_limited:
+    if batch.asks_for_gate(db.limited.fair):
         return db.in_schema(ENQUEUE_COUNTED_LIMITED), db.in_schema(ENQUEUE_LIMITED)
     return db.in_schema(ENQUEUE_COUNTED), db.in_schema(ENQUEUE)
+
+
+def _heard(db: Database, batch: Batch, rows: list[Row]) -> list[Row]:
+    """Take the last row of what the statements for the gate say: which of the batch's queues are fair."""
+    if not batch.is_gated:
+        return rows
+    db.limited.fair -= batch.queues()
+    db.limited.fair.update(rows[-1]["limited"])
+    return rows[:-1]
 
 
 async def _remember(db: Database, conn: Raw, batch: Batch) -> None:

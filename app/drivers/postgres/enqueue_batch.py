@@ -6,6 +6,7 @@ Turns jobs into the columns of the enqueue statement and its rows into answers. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from uuid import UUID
 
@@ -35,7 +36,8 @@ class Batch:
         self._sent: list[int] = []
         self._answers: dict[int, Enqueued] = {}
         self._refusals: dict[int, OutlastError] = {}
-        self.is_limited = any(job.limits for job in jobs)
+        self._is_limited = any(job.limits for job in jobs)
+        self.is_gated = self._is_limited
         self.has_ready = False
         self.has_delayed = False
 
@@ -43,6 +45,14 @@ class Batch:
     def is_pending(self) -> bool:
         """Say whether a job has neither answer nor refusal."""
         return bool(self._pending)
+
+    def asks_for_gate(self, fair: AbstractSet[str]) -> bool:
+        """Say whether some of the pending jobs may be for the gate: limited ones, and those of queues said to be fair.
+
+        What `columns` gives fits the statement that takes these, until it is asked again.
+        """
+        self.is_gated = self._is_limited or (bool(fair) and not fair.isdisjoint(self.queues()))
+        return self.is_gated
 
     def ids(self) -> tuple[list[int], list[JobId]]:
         """Give the pending jobs' indexes and ids."""
@@ -60,7 +70,7 @@ class Batch:
         jobs = [self._jobs[index] for index in self._sent]
         hashes = [self._hashes[index] for index in self._sent]
         columns = all_columns(jobs, self._names, places=self._sent, hashes=hashes)
-        return [*columns, *limit_columns(jobs)] if self.is_limited else columns
+        return [*columns, *limit_columns(jobs)] if self.is_gated else columns
 
     def queues(self) -> set[str]:
         """Give the queues of the pending jobs."""

@@ -34,12 +34,13 @@ _INTO_READY = """
   insert into outlast.ready(queue, rank, seq, job_id, name_id, moved, since)
   select queue, priority * 2 + 1, seq, id, name_id, false, null""".strip()
 
-# Queues with a maximum depth take in nothing by a statement that has not counted: one that finds any of them among its
-# jobs' does nothing but say so. Without a maximum anywhere, this is a look at an empty index. A scalar, so that it is
-# asked once and before anything else.
-_LIMITED = """
+# Queues with a maximum depth take in nothing by a statement that has not counted, and fair ones nothing by one that does
+# not know them: one that finds any of them among its jobs' does nothing but say so. Without either anywhere, this is a
+# look at an empty index. A scalar, so that it is asked once and before anything else.
+_ASKED = "(q.max_depth is not null or q.fair)"
+_LIMITED = f"""
 (select array_agg(q.name) from outlast.queue q
-    where q.max_depth is not null and q.name = any((select $4::text[])::text[]))""".strip()
+    where {_ASKED} and q.name = any((select $4::text[])::text[]))""".strip()  # noqa: S608  our own part
 
 # Jobs without key, source and times have nothing to win and nothing to wait for. Gives no rows: an id that is there
 # already fails it whole. What it has inserted is the number in its command tag: all or, for a limited queue, none.
@@ -142,11 +143,25 @@ FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".rep
     f"case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end", "null::bigint"
 ).replace(f"\n  where {{gate}}{_ID_FIRST}", "")
 
-# Where the statement for batches with limited jobs differs: two columns more, and the mark in the rank of their tokens,
-# by which `ready` knows them for the gate's.
+# Where the statement for batches with limited jobs, or jobs of fair queues, differs: two columns more, and the mark in
+# the rank of their tokens, by which `ready` knows them for the gate's. Those of fair queues go there themselves, as the
+# trigger could not see yet whose they are. The last row says which queues are fair.
+_IS_FAIR = "coalesce(u.queue, ($4::text[])[1]) = any((select queues from fair)::text[])"
+_FAIR = """fair as materialized (
+  select coalesce(array_agg(q.name), '{}') as queues from outlast.queue q
+  where q.fair and q.name = any((select $4::text[])::text[])),
+n as materialized (
+  select i.*,"""
+_INTO_GATE = """from a where seq is not null and not is_fair),
+g as (
+  insert into outlast.gate(job_id, queue, rank, seq, name_id, attempt, claim_no, crashes, interrupts, tenant)
+  select id, queue, priority * 2 + 1 + mark, seq, name_id, 0, 0, 0, 0, tenant from a where seq is not null and is_fair),"""
 _WITH_LIMITS = {
+    "n as materialized (\n  select i.*,": _FAIR,
     "u.source_id, u.staged_at,": "u.source_id, u.staged_at, u.limit_names::text[] as limit_names,\n"
-    "      u.limit_keys::text[] as limit_keys, case when u.limit_names is not null then {mark} else 0 end as mark,",
+    f"      u.limit_keys::text[] as limit_keys, {_IS_FAIR} as is_fair,\n"
+    f"      case when u.limit_names is not null or {_IS_FAIR} then {LIMITED} else 0 end as mark,",
+    "from a where seq is not null),": _INTO_GATE,
     "(select $25::timestamptz[]))": "(select $25::timestamptz[]), (select $26::text[]), (select $27::text[]))",
     "source_id, staged_at)) i": "source_id, staged_at, limit_names, limit_keys)) i",
     "source_id, events_from, deadline_at)": "source_id, events_from, limit_names, limit_keys, deadline_at)",
@@ -166,8 +181,9 @@ def _limited(sql: str) -> str:
     for place, instead in _WITH_LIMITS.items():
         if sql.count(place) != 1:
             raise ValueError(f"{place!r} stands {sql.count(place)} times in the statement")
-        sql = sql.replace(place, instead.replace("{mark}", str(LIMITED)))
-    return sql
+        sql = sql.replace(place, instead)
+    sql = sql.replace(_ASKED, "q.max_depth is not null")
+    return f"{sql.rstrip()}\nunion all\nselect null, 'fair', null, null, null, null, null, null, null, queues from fair\n"
 
 
 ENQUEUE_LIMITED = _limited(ENQUEUE)

@@ -1,10 +1,10 @@
-"""`admit`: limited jobs leave the gate with their slots, whole or not at all.
+"""`admit`: limited jobs, and those of fair queues, leave the gate with their slots, whole or not at all.
 
-Owns the look (who comes next, in a claim's order), and the one transaction in which it is decided: the keys are locked
-in the order of their hashes, passing over those that somebody else has, and only then, in a new statement, it is
-counted what of them is held, and which of the jobs are still there. So no key is ever over-held, nobody is parked for
-the sake of a job that is not taken, and nobody waits here: unlimited jobs least of all, whose claims and settles touch
-none of these rows. What lacks a key is parked at it, and met again once that key is open.
+Owns the one transaction in which it is decided about what `gate_look` has found: the keys are locked in the order of
+their hashes, passing over those that somebody else has, and only then, in a new statement, it is counted what of them
+is held, and which of the jobs are still there. So no key is ever over-held, nobody is parked for the sake of a job that
+is not taken, and nobody waits here: unlimited jobs least of all, whose claims and settles touch none of these rows. What
+lacks a key is parked at it, and met again once that key is open. A job of a fair queue moves its tenant's turn on.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...domain.errors import DriverUnavailable, QueuesEmpty
-from ...domain.job import ClaimedJob, LimitKey
-from ...domain.limit import Admitted, limit_hash
+from ...domain.job import ClaimedJob
+from ...domain.limit import Admitted
 from ..protocol import ClaimRequest
 from .claim import MAY_CLAIM, RANK, SEQ
 from .claim_limited import PATIENCE
-from .claimable import PLACES, fits
+from .claimable import PLACES
 from .database import Database, Raw, Row
 from .gate_decision import Candidate, Decision, Key
+from .gate_look import look
 from .limited import LOCK, LOCK_NOT_HAD, Guarded, lock_keys
 from .names import name_ids
 from .pinned import names_of, true_name
@@ -35,31 +36,6 @@ from .run_locks import looking
 _LOOKED_AT = 64
 _TURNS = 8
 
-_FITS = f"""
-r.queue = q.queue and {fits("$4::int[]", "$6::boolean")}
-  order by r.rank, r.seq limit $5::int"""
-# Nothing is locked here: who decides about a job has its keys, and the locks of the limited queues.
-LOOK = f"""
-with q as materialized (
-  select s.queue, l.places is not null as is_limited
-  from unnest($2::text[], $3::int[]) s(queue, room)
-  left join lateral (
-    select {PAUSED} as is_paused, {PLACES} as places
-    from outlast.queue q where q.name = s.queue offset 0) l on true
-  where s.room > 0 and {MAY_CLAIM.strip()} and l.is_paused is not true and (l.places > 0) is not false),
-c as materialized (
-  select x.* from q cross join lateral (
-    select r.job_id, r.queue, r.rank, r.seq, r.name_id, q.is_limited from outlast.gate r
-    where r.parked is null and {_FITS.strip()}) x
-  union all
-  select x.* from (select k.hash from outlast.limit_key k where k.open_at <= outlast.clock() offset 0) k
-  cross join q cross join lateral (
-    select r.job_id, r.queue, r.rank, r.seq, r.name_id, q.is_limited from outlast.gate r
-    where r.parked = k.hash and {_FITS.strip()}) x)
-select c.job_id, c.queue, c.name_id, c.is_limited, j.limit_names, j.limit_keys
-from c cross join lateral (
-  select j.limit_names, j.limit_keys from outlast.job j where j.id = c.job_id offset 0) j
-order by c.rank, c.seq limit $5::int"""  # noqa: S608  fragments of our own
 # For who has the locks of these queues; those whose limit has gone meanwhile have room for any number.
 COUNT_PLACES = f"""
 select q.name, {PLACES} as places from outlast.queue q
@@ -73,13 +49,20 @@ order by u.hash on conflict do nothing"""
 LOCK_KEYS = """
 select k.hash from outlast.limit_key k where k.hash = any($1::uuid[]) order by k.hash for update skip locked"""
 _KNOWN_KEYS = "select k.hash from outlast.limit_key k where k.hash = any($1::uuid[])"
-# The look is older than the locks: only those of its jobs are decided about that are there now, in nobody's hands.
+# The look is older than the locks: only those of its jobs are decided about that are there now, in nobody's hands. Of
+# those without a key, in `$3`, no more are taken into these than there is room for: they start, and the rest is left to
+# others. The nested loop keeps their order, and stops when it has enough.
 COUNT_KEYS = """
 with h as materialized (
-  select g.job_id, g.queue from outlast.gate g where g.job_id = any($2::uuid[]) for update skip locked)
+  select g.job_id, g.queue from outlast.gate g where g.job_id = any($2::uuid[]) for update skip locked),
+f as materialized (
+  select g.job_id, g.queue from unnest($3::uuid[]) u(job_id)
+  cross join lateral (
+    select g.job_id, g.queue from outlast.gate g where g.job_id = u.job_id for update skip locked) g
+  limit $4::int)
 select h.job_id, h.queue, null::uuid as hash, null::float8 as tokens, null::timestamptz as filled_at,
   null::interval as per, null::timestamptz as at, null::int as n, null::bigint as held
-from h
+from (select * from h union all select * from f) h
 union all
 select null, null, k.hash, k.tokens, k.filled_at, r.per, outlast.clock(),
   case when r.declared is not null then coalesce(r.override, r.declared) end,
@@ -94,7 +77,10 @@ where k.hash = any($1::uuid[])"""
 # The jobs are locked already. One whose queue has been paused or limited since the look is passed over, and so are all
 # once the lease is over: then the decision has not come true, and none of it is kept. Binds: `$2` admitted, `$3` and
 # `$4` their slots; `$5` to `$7` who is parked where and why; `$8` to `$11` what is left of the keys: tokens, since
-# when, and from when on there is room for those parked; `$12` the queues whose places are counted.
+# when, and from when on there is room for those parked; `$12` the queues whose places are counted; `$13` to `$16` whose
+# turns these are, from when on, and how many. The rows of turns come in one order, and are the last to be waited for.
+_BEGINS = "greatest(f.finish, excluded.finish - excluded.starts)"
+_WEIGHT = "coalesce(f.weight, 1)"
 ADMIT = f"""
 with t as (
   delete from outlast.gate g where g.ctid = any(array(
@@ -126,7 +112,15 @@ kys as (
         or (select true from outlast.gate g where g.parked = u.hash and g.job_id <> all($2::uuid[]) limit 1) is true)
       then u.open_at end
   from unnest($8::uuid[], $9::float8[], $10::timestamptz[], $11::timestamptz[]) u(hash, tokens, filled_at, open_at)
-  where k.hash = u.hash and k.hash = any($8::uuid[]))
+  where k.hash = u.hash and k.hash = any($8::uuid[])),
+trn as (
+  insert into outlast.turn as f (queue, tenant, starts, started, finish)
+  select u.queue, u.tenant, u.n, u.start + u.n - 1, u.start + u.n
+  from unnest($13::text[], $14::text[], $15::float8[], $16::int[]) u(queue, tenant, start, n)
+  order by u.queue, u.tenant
+  on conflict (queue, tenant) do update set starts = f.starts + excluded.starts, used_at = outlast.clock(),
+    finish = {_BEGINS} + excluded.starts::float8 / {_WEIGHT},
+    started = greatest(f.started, {_BEGINS} + (excluded.starts - 1)::float8 / {_WEIGHT}))
 select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
   j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
@@ -169,12 +163,11 @@ async def admit(db: Database, request: ClaimRequest) -> Admitted:
         room = request.room - len(jobs)
         if room <= 0:
             break
-        batch = max(room, _LOOKED_AT)
-        sent = (request.worker_id, list(rooms), list(rooms.values()), list(names.values()), batch, request.alone_ok)
-        rows = await db.run(lambda conn, sent=sent: conn.fetch(db.in_schema(LOOK), *sent))  # type: ignore[misc] # bound
-        found = [_candidate(row, name_of) for row in rows]
+        found, may_be_more = await look(db, request, rooms, name_of, max(room, _LOOKED_AT))
         if not found:
-            is_more = False
+            is_more = may_be_more
+            if may_be_more:
+                continue
             break
         decided, taken = await _decide(db, request, found, room, rooms)
         limited = {one.queue for one in found if one.is_limited}
@@ -182,18 +175,11 @@ async def admit(db: Database, request: ClaimRequest) -> Admitted:
         is_contended |= decided.is_contended
         waits = [wait for wait in (next_in, decided.next_in()) if wait is not None]
         next_in = min(waits) if waits else None
-        is_more = decided.is_void or (len(found) >= batch and bool(decided.admitted or decided.parked))
+        is_more = decided.is_void or (may_be_more and bool(decided.admitted or decided.parked))
         if not is_more:
             break
     is_full = is_more or len(jobs) >= request.room
     return Admitted(jobs=tuple(jobs), is_contended=is_contended, is_full=is_full, next_in=next_in)
-
-
-def _candidate(row: Row, name_of: dict[int, str]) -> Candidate:
-    name = name_of[row["name_id"]]
-    limits = [LimitKey(*limit) for limit in zip(row["limit_names"] or (), row["limit_keys"] or (), strict=True)]
-    keys = {limit_hash(name, limit): limit for limit in limits}
-    return Candidate(row["job_id"], row["queue"], name, keys, row["is_limited"])
 
 
 def _admitted(
@@ -240,13 +226,14 @@ async def _decide_with(
         try:
             async with looking(conn):
                 decision.places(await _places(db, conn, limited) if limited else {})
-                locked = [row["hash"] for row in await conn.fetch(db.in_schema(LOCK_KEYS), wanted)]
+                rows = await conn.fetch(db.in_schema(LOCK_KEYS), wanted) if wanted else []
+                locked = [row["hash"] for row in rows]
                 if len(locked) < len(wanted):
                     known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
                     if missing := set(wanted) - {row["hash"] for row in known}:
                         return _Turn(decision, [], missing)
-                await _decide_about(db, conn, decision, found, locked)
-                taken = await _take(db, conn, request, decision, limited) if decision.touched else []
+                await _decide_about(db, conn, decision, found, locked, room)
+                taken = await _take(db, conn, request, decision, limited) if decision.has_come_to_any else []
         except _NotTrueError:
             decision.is_void = True
             taken = []
@@ -262,13 +249,14 @@ async def _decide_with(
 
 
 async def _decide_about(
-    db: Database, conn: Raw, decision: Decision, found: Sequence[Candidate], locked: Sequence[UUID]
+    db: Database, conn: Raw, decision: Decision, found: Sequence[Candidate], locked: Sequence[UUID], room: int
 ) -> None:
     """Count what is held of the locked keys, keep the jobs that are still there, and decide about those."""
     limits = {hash_: limit for one in found for hash_, limit in one.keys.items()}
     had = set(locked)
-    asked = [one.job_id for one in found if one.keys.keys() <= had]
-    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked)
+    asked = [one.job_id for one in found if one.keys and one.keys.keys() <= had]
+    free = [one.job_id for one in found if not one.keys]
+    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked, free, room)
     keys = {row["hash"]: Key(row, limits[row["hash"]]) for row in rows if row["hash"] is not None}
     here = {row["job_id"]: row["queue"] for row in rows if row["hash"] is None}
     for candidate in found:
@@ -283,7 +271,7 @@ async def _take(
     Raises:
         _NotTrueError: not all that were admitted could be taken; what is left of the keys was reckoned with them.
     """
-    taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited)
+    taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited, *decision.turns())
     if len(taken) < len(decision.admitted):
         raise _NotTrueError
     taken.sort(key=_PLACE)

@@ -5,6 +5,7 @@ Owns no statement and does no I/O: `gate` counts, under the locks of the keys, a
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -17,7 +18,8 @@ from .database import Row
 class Candidate(NamedTuple):
     """A job in the gate that may be next, and its keys by their hashes, in the order they were declared.
 
-    `is_limited`: its queue lets only so many of its jobs run.
+    `is_limited`: its queue lets only so many of its jobs run. `tenant` is whose turn it is in a fair queue, and `start`
+    when that begins; without one it takes no turn.
     """
 
     job_id: UUID
@@ -25,6 +27,8 @@ class Candidate(NamedTuple):
     name: str
     keys: dict[UUID, LimitKey]
     is_limited: bool
+    tenant: str = ""
+    start: float = 0.0
 
 
 class Key:
@@ -76,6 +80,11 @@ class Decision:
         self.is_contended = False
         self.is_void = False  # nothing of it is kept: look again
 
+    @property
+    def has_come_to_any(self) -> bool:
+        """Say whether there is anything to store."""
+        return bool(self.admitted or self.parked)
+
     def places(self, places: dict[str, int]) -> None:
         """Let no more of these queues' jobs in than their queue has places for."""
         self._rooms = {queue: min(free, places.get(queue, free)) for queue, free in self._rooms.items()}
@@ -83,12 +92,14 @@ class Decision:
     def about(self, candidate: Candidate, keys: dict[UUID, Key], *, is_here: bool) -> None:
         """Decide about the next in order: admitted, parked at the first key it lacks, or left where it is.
 
-        One that is not here any more, or in somebody's hands, uses up nothing.
+        One that is not here any more, or in somebody's hands, uses up nothing; of those without keys that means that
+        somebody else is deciding.
         """
         if not candidate.keys.keys() <= keys.keys():
             self.is_contended = True
             return
         if not is_here:
+            self.is_contended |= not candidate.keys and len(self.admitted) < self._room
             return
         lacking = next((hash_ for hash_ in candidate.keys if not keys[hash_].has_room), None)
         if lacking is not None:
@@ -121,6 +132,17 @@ class Decision:
             [None if key.bucket is None else key.bucket.tokens for key in self.touched.values()],
             [None if key.bucket is None else key.bucket.at for key in self.touched.values()],
             [key.open_at for key in self.touched.values()],
+        )
+
+    def turns(self) -> tuple[list[Any], ...]:
+        """Give the binds of `ADMIT` about turns: of whom in which queue, from when on, and how many."""
+        of = [(candidate.queue, candidate.tenant, candidate.start) for candidate in self.admitted if candidate.tenant]
+        counted = Counter(of)
+        return (
+            [queue for queue, _, _ in counted],
+            [tenant for _, tenant, _ in counted],
+            [start for _, _, start in counted],
+            list(counted.values()),
         )
 
     def next_in(self) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""Which queues this process knows to be limited, and the locks under which their jobs are counted.
+"""Which queues this process knows to be limited or fair, and the locks under which their jobs are counted.
 
 What is known here only chooses the way: a queue is found to be limited by the statements themselves, which then take
 nothing of it, and what is known of one whose limit has gone is forgotten the next time. No I/O, one per process.
@@ -31,9 +31,10 @@ class Guarded(StrEnum):
 
 @dataclass(slots=True)
 class Limited:
-    """What one process knows. `depth` are queues known to have a maximum depth."""
+    """What one process knows. `depth` are queues known to have a maximum depth, `fair` those known to be fair."""
 
     depth: set[str] = field(default_factory=set)
+    fair: set[str] = field(default_factory=set)
     _claims: set[int] = field(default_factory=set)
 
     def began(self, fences: Iterable[int]) -> None:

@@ -37,7 +37,7 @@ from .tables_schedules import add_schedules
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0019"
+REQUIRED_REVISION = "0020"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -98,7 +98,8 @@ def _workers(meta: MetaData) -> None:
         Column("name", Text, primary_key=True),
         *optional(paused_at=INSTANT, paused_by=Text, pause_reason=Text, paused_until=INSTANT),
         *optional(concurrency=Integer, max_depth=Integer, free=Integer, free_until=INSTANT),
-        Index("queue_max_depth", "name", postgresql_where=text("max_depth is not null")),
+        *needed(fair=Boolean),
+        Index("queue_asked", "name", postgresql_where=text("max_depth is not null or fair")),
     )
 
 

@@ -1,4 +1,4 @@
-"""The tables of limits as SQLAlchemy metadata. A part of `tables`, apart because jobs without limits touch none."""
+"""The tables of limits and of turns as SQLAlchemy metadata. A part of `tables`: jobs without either touch none."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     Sequence,
+    SmallInteger,
     Table,
     Text,
     Uuid,
@@ -22,12 +23,12 @@ from sqlalchemy import (
 
 from .table_columns import INSTANT, needed, optional, token
 
-# The mark in the rank of a limited job's tokens; `ready` sends those that have it into the gate.
+# The mark in the rank of the tokens of limited jobs and of fair queues; `ready` sends those that have it into the gate.
 LIMITED = 32
 
 
 def add_limits(meta: MetaData) -> None:
-    """Add the tables of limits."""
+    """Add the tables of limits and of turns."""
     Table(
         "gate",
         meta,
@@ -35,8 +36,9 @@ def add_limits(meta: MetaData) -> None:
         *token(),
         *needed(seq=BigInteger, since=INSTANT),
         *optional(parked=Uuid, why=Text),
-        Index("gate_open", "queue", "rank", "seq", postgresql_where=text("parked is null")),
-        Index("gate_parked", "parked", "queue", "rank", "seq", postgresql_where=text("parked is not null")),
+        *needed(tenant=Text),
+        Index("gate_open", "queue", "tenant", "rank", "seq", postgresql_where=text("parked is null")),
+        Index("gate_parked", "parked", "queue", "tenant", "rank", "seq", postgresql_where=text("parked is not null")),
     )
     Table(
         "limit_key",
@@ -68,4 +70,12 @@ def add_limits(meta: MetaData) -> None:
         *needed(name=Text, code_version=Text, number=BigInteger, limits=ARRAY(Text), ns=ARRAY(Integer)),
         *needed(pers=ARRAY(Interval), stands=Boolean, shown_at=INSTANT),
         PrimaryKeyConstraint("name", "code_version"),
+    )
+    Table(
+        "turn",
+        meta,
+        *needed(queue=Text, tenant=Text, starts=BigInteger, finish=Float(53), started=Float(53), used_at=INSTANT),
+        *optional(weight=SmallInteger),
+        PrimaryKeyConstraint("queue", "tenant"),
+        Index("turn_started", "queue", "started"),
     )
