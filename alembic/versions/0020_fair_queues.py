@@ -42,7 +42,8 @@ STATEMENTS = (
     "create index gate_parked on outlast.gate(parked, queue, tenant, rank, seq) where parked is not null",
     f"""create table outlast.turn(
       queue text not null, tenant text not null, weight smallint check (weight > 0), starts bigint not null default 0,
-      finish float8 not null default 0, started float8 not null default 0, {instant("used_at", NOW)}, primary key (queue, tenant)) {HOT}""",
+      finish float8 not null default 0, started float8 not null default 0, {instant("used_at", NOW)},
+      primary key (queue, tenant)) {HOT}""",
     "create index turn_started on outlast.turn(queue, started)",
     # A job that is just being enqueued may not be seen yet; the statement that does so names its tenant itself.
     """create or replace function outlast.into_gate() returns trigger language plpgsql as $$

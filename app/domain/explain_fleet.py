@@ -12,6 +12,7 @@ from .explain_state import instant
 from .reason import MOST_AHEAD, PauseView, Reason, ReasonCode, Situation
 from .snapshot import WorkerView
 from .state import State
+from .turns import TurnFacts
 
 
 def of_queue(situation: Situation) -> Iterator[Reason]:
@@ -113,7 +114,9 @@ def of_turn(situation: Situation) -> Iterator[Reason]:
             " waits for a worker that runs nothing else",
             facts={"crashes": job.counters.crashes, "max_crashes": job.max_crashes},
         )
-    if situation.ahead:
+    if situation.ahead and situation.turn is not None:
+        yield _turn(situation, situation.turn)
+    elif situation.ahead:
         capped = situation.ahead >= MOST_AHEAD
         count = f"{situation.ahead:,}{' or more' if capped else ''} {'job is' if situation.ahead == 1 else 'jobs are'}"
         yield Reason(
@@ -129,6 +132,30 @@ def of_turn(situation: Situation) -> Iterator[Reason]:
             text=f"nothing keeps it: it is next in its queue, which is served by {', '.join(names)}",
             facts={"workers": names},
         )
+
+
+def _turn(situation: Situation, turn: TurnFacts) -> Reason:
+    queue, others = situation.job.queue, turn.tenants - 1
+    capped = situation.ahead >= MOST_AHEAD
+    begin = "job begins" if situation.ahead == 1 else "jobs begin"
+    count = f"{situation.ahead:,}{' or more' if capped else ''} {begin}"
+    return Reason(
+        code=ReasonCode.TURN,
+        text=f"it waits its turn: tenant {turn.tenant} (weight {turn.weight}) takes turns with {others}"
+        f" {'other' if others == 1 else 'others'} in the queue {queue!r}; {count} before it, {turn.own_ahead:,} of its"
+        " own tenant",
+        facts={
+            "queue": queue,
+            "tenant": turn.tenant,
+            "weight": turn.weight,
+            "tenants": turn.tenants,
+            "own_ahead": turn.own_ahead,
+            "count": situation.ahead,
+            "capped": capped,
+        },
+        repair=f"start more workers of the queue, or give the tenant more of it: `outlast queues set {queue} --weight"
+        f" {turn.tenant}=N`",
+    )
 
 
 def living(situation: Situation) -> list[WorkerView]:

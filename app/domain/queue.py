@@ -1,11 +1,12 @@
-"""The controls of a queue as values: its pause, how many of its jobs may run, and how many may wait in it.
+"""The controls of a queue as values: its pause, how many of its jobs may run or wait in it, and whether it is fair.
 
 A queue without a setting is not limited in anything. Pure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal, TypeAlias
@@ -34,10 +35,15 @@ Setting: TypeAlias = int | Literal[Keep.KEEP] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueChange:
-    """What is to become of a queue's limits. `concurrency` is 1 or more, `max_depth` 0 or more, None takes it away."""
+    """What is to become of a queue's settings. `concurrency` is 1 or more, `max_depth` 0 or more, None takes it away.
+
+    `is_fair`: its tenants take turns. `weights` are of the tenants that are named, 1 or more; None takes one away.
+    """
 
     concurrency: Setting = KEEP
     max_depth: Setting = KEEP
+    is_fair: bool | Literal[Keep.KEEP] = KEEP
+    weights: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,7 @@ class QueueFacts:
     concurrency: int | None
     depth: int
     max_depth: int | None
+    is_fair: bool = False
 
     @property
     def is_at_limit(self) -> bool:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from .job import JobId
 from .limit import LimitFacts
 from .snapshot import JobView, WorkerView
+from .turns import TurnFacts
 
 # Jobs before one in its queue are counted so far.
 MOST_AHEAD = 10_000
@@ -62,6 +63,7 @@ class ReasonCode(StrEnum):
     WORKERS_BUSY = "workers_busy"
     RUNS_ALONE = "runs_alone"
     AHEAD = "ahead"
+    TURN = "turn"
     NEXT = "next"
 
 
@@ -120,6 +122,12 @@ REASON_RULES: tuple[ReasonRule, ...] = (
         _C.RUNS_ALONE, _K.TURN, "it must run alone in its worker: one more crash is its last", "crashes", "max_crashes"
     ),
     _rule(_C.AHEAD, _K.TURN, "jobs of its queue are before it", "count", "capped", "queue"),
+    _rule(
+        _C.TURN,
+        _K.TURN,
+        "tenants of its queue take turns, and other jobs begin before it",
+        *("queue", "tenant", "weight", "tenants", "own_ahead", "count", "capped"),
+    ),
     _rule(_C.NEXT, _K.TURN, "nothing keeps it: a worker claims it at its next look", "workers"),
 )
 KIND_OF_REASON: Mapping[ReasonCode, ReasonKind] = {rule.code: rule.kind for rule in REASON_RULES}
@@ -165,7 +173,8 @@ class Situation:
     `is_claimable` is the claim's own word: a worker that serves queue, name and version, and has nothing else to do,
     would take it. `ahead` counts the jobs before it in its queue, up to `MOST_AHEAD`. `published` is the code version
     that published its job type last. `concurrency` is how many jobs of its queue may run at once, `running` how many
-    do, counted only where that is limited. `limits` are the job's own, in the order it has them.
+    do, counted only where that is limited. `limits` are the job's own, in the order it has them. In a fair queue
+    `ahead` goes by turns, and `turn` says whose.
     """
 
     at: datetime
@@ -178,6 +187,7 @@ class Situation:
     ahead: int = 0
     published: str | None = None
     limits: tuple[LimitFacts, ...] = ()
+    turn: TurnFacts | None = None
     workers: tuple[WorkerView, ...] = ()
 
 

@@ -5,7 +5,8 @@ Values are as stored: payloads and results are JSON text, errors are bounded, ti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -124,6 +125,7 @@ class QueueView:
     """One queue: what is in it by state, how old its oldest ready job is, whether it is paused, and its limits.
 
     `concurrency` bounds how many of its jobs run in the fleet, `max_depth` how many ready and delayed ones it takes in.
+    `is_fair`: its tenants take turns, those in `weights` with other weights than 1.
     """
 
     name: str
@@ -135,6 +137,8 @@ class QueueView:
     paused_until: datetime | None = None
     concurrency: int | None = None
     max_depth: int | None = None
+    is_fair: bool = False
+    weights: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +279,10 @@ class Due:
     a `wake` has something to do when that is zero or less.
     `must_release`: held or handed-back jobs have somewhere else to go now. `resume_in` is the time until the next pause
     of a queue is over, `has_resumed` says that one has just ended by itself. `must_bulk`: bulk operations run, or old
-    ones are to be deleted. `must_free`: workers that are gone hold slots, keys of limits have
-    not been used for long, or the code version whose limits hold has gone. `is_gated`: limited jobs wait in the gate;
-    `admit_in` is when a key that some are parked at may have room.
+    ones are to be deleted. `must_free`: workers that are gone hold slots, keys of limits have not been used for long, or
+    the code version whose limits hold has gone. `is_gated`: limited jobs wait in the gate, or a queue is fair, whose
+    jobs do; `admit_in` is when a key that some are parked at may have room. `must_line_up`: jobs of a fair queue are out
+    of line.
     """
 
     promote_in: timedelta | None
@@ -290,6 +295,7 @@ class Due:
     must_bulk: bool = False
     must_free: bool = False
     is_gated: bool = False
+    must_line_up: bool = False
     admit_in: timedelta | None = None
 
 

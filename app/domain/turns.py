@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -18,8 +19,8 @@ DEFAULT_WEIGHT = 1
 MOST_WEIGHT = 1_000
 # Of a queue's weights so many are set at once, and shown.
 MOST_WEIGHTS = 1_000
-# Jobs that begin before one are counted so far.
-MOST_COUNTED = 10_000
+# What rounding makes of two times that are one is no difference.
+_DIGITS = 9
 
 
 class Lined(NamedTuple, Generic[T]):
@@ -51,12 +52,20 @@ def in_turns(waiting: Iterable[Lined[T]]) -> list[Placed[T]]:
         of_tenant[one.tenant].append(one)
         places.append(one.place)
     tagged = [
-        (one.start + number / one.weight, one.place, one.job)
+        (round(one.start + number / one.weight, _DIGITS), one.place, one.job)
         for line in of_tenant.values()
         for number, one in enumerate(sorted(line, key=_by_place))
     ]
     tagged.sort(key=lambda tag: tag[:2])
     return [Placed(place, job) for place, (_, _, job) in zip(sorted(places), tagged, strict=True)]
+
+
+def ahead_of(tag: float, *, start: float, weight: int) -> tuple[int, bool]:
+    """Give how many jobs of a tenant begin before a time, if it has so many, and whether another begins just then."""
+    number = (tag - start) * weight
+    whole = round(number)
+    is_just_then = abs(number - whole) < 10**-_DIGITS and whole >= 0
+    return max(whole if is_just_then else ceil(number), 0), is_just_then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +88,18 @@ class Turn:
         """Give when its next start begins, at a time of the queue."""
         return max(self.finish, time)
 
+    def moved(self, begins: float, starts: int) -> Turn:
+        """Give it after so many starts, the first of which began then."""
+        begins = max(self.finish, begins)
+        started = max(self.started, begins + (starts - 1) / self.share)
+        return replace(self, finish=begins + starts / self.share, started=started)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFacts:
     """Whose turn a job waits for: its tenant, the tenant's weight, and how many tenants have jobs that wait with it.
 
-    `own_ahead` are jobs of its tenant before it, counted up to `MOST_COUNTED`.
+    `own_ahead` are jobs of its tenant before it, counted up to `MOST_AHEAD`.
     """
 
     tenant: str

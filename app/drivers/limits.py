@@ -1,6 +1,7 @@
 """The vocabulary of limits: limited jobs wait in a gate, are admitted with slots, and give them back.
 
-A part of the job store's protocol, apart because jobs without limits never come here. The gate is no state of its own:
+A part of the job store's protocol, apart because jobs without limits never come here, but for those of fair queues, in
+which tenants take turns. The gate is no state of its own:
 a job in it is ready, and no claim sees it. A slot is a row of one claim. It is held until its body has ended or its
 worker's lease has, whatever became of the claim: a cancelled job's body that runs on still holds it. What operators do
 keeps its row of the audit, when it is given one, in the same commit. Implemented by every driver.
@@ -50,6 +51,13 @@ class LimitStore(Protocol):
         """Give back the slots of workers that are gone: lost, closed or absent; gives their number.
 
         Also lets go of keys that nothing has been under for a day.
+        """
+        ...
+
+    async def line_up(self, batch: int = 1000) -> int:
+        """Let ready jobs of fair queues that are out of line wait for their turn; gives their number, about `batch`.
+
+        Jobs that had begun, or were being enqueued, when the queue became fair. By any worker, at any time.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The vocabulary of queue controls: pause and resume, how many jobs of a queue may run, how many may wait in it.
+"""The vocabulary of queue controls: pause and resume, how many jobs of a queue may run or wait, turns of its tenants.
 
 A part of the job store's protocol, apart because no job is named here. Each keeps its row of the audit, when it is
 given one, in its own commit. Implemented by every driver.
@@ -37,9 +37,11 @@ class QueueStore(Protocol):
         ...
 
     async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
-        """Set how many jobs of a queue may run in the whole fleet, and how many ready and delayed ones it takes in.
+        """Set how many jobs of a queue may run in the fleet, how many ready and delayed ones it takes in, and turns.
 
-        Jobs that run go on, jobs that wait stay; both limits count for what comes after. Repeating it is harmless.
+        Jobs that run go on, jobs that wait stay; both limits count for what comes after. Ready jobs of a fair queue
+        wait in the gate for their tenants' turns, also those that were ready before; once it is fair no more they leave
+        the gate as they stand there. Repeating it is harmless.
         """
         ...
 

@@ -33,6 +33,9 @@ class RefusedLimits(ABC):
     async def sweep_slots(self, batch: int = 1000) -> int:
         raise self._refusal()
 
+    async def line_up(self, batch: int = 1000) -> int:
+        raise self._refusal()
+
     async def slots(self, query: SlotQuery) -> tuple[SlotView, ...]:
         raise self._refusal()
 

@@ -130,6 +130,8 @@ class Maintenance:
                 await self._while_full(self._free)
             if found is not None and found.must_release:
                 await self._while_full(self._release)
+            if found is not None and found.must_line_up:
+                await self._while_full(self._line_up)
 
     async def sweep_waits(self) -> None:
         """Look at all calls of suspended jobs, now and then, for ends that nobody told them of, until leaving."""
@@ -158,7 +160,7 @@ class Maintenance:
         self._on_due(due)
         if due.must_bulk:
             self._on_bulk()
-        if due.must_expire or due.must_reap or due.must_release or due.must_free:
+        if due.must_expire or due.must_reap or due.must_release or due.must_free or due.must_line_up:
             self._found = due
             self._has_found.set()
         if due.resume_in is not None:
@@ -203,6 +205,12 @@ class Maintenance:
 
     async def _free(self) -> int:
         count = await self._try("sweep_slots", self._driver.sweep_slots(_BATCH)) or 0
+        if count:
+            self._on_ready()
+        return count
+
+    async def _line_up(self) -> int:
+        count = await self._try("line_up", self._driver.line_up(_BATCH)) or 0
         if count:
             self._on_ready()
         return count

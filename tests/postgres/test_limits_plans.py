@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.drivers.postgres import enqueue_statements, gate, limit_rules, slots
+from app.drivers.postgres import enqueue_statements, explain_turns, gate, gate_look, limit_rules, slots, turns
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -14,7 +14,7 @@ __all__ = ["session"]
 pytestmark = pytest.mark.postgres
 
 STATEMENTS = {
-    "look": gate.LOOK,
+    "look": gate_look.LOOK,
     "count places": gate.COUNT_PLACES,
     "lock keys": gate.LOCK_KEYS,
     "count keys": gate.COUNT_KEYS,
@@ -25,6 +25,10 @@ STATEMENTS = {
     "forget keys": slots.FORGET_KEYS,
     "keys with parked jobs": limit_rules.PARKED_KEYS,
     "open keys": limit_rules.OPEN_KEYS,
+    "line up": turns.LINE_UP,
+    "forget turns": turns.FORGET,
+    "whose turn": explain_turns.TURNS,
+    "who is before": explain_turns.AHEAD,
     "enqueue": enqueue_statements.ENQUEUE_LIMITED,
     "enqueue what is counted": enqueue_statements.ENQUEUE_COUNTED_LIMITED,
 }
@@ -46,7 +50,7 @@ async def test_no_statement_reads_a_growing_table_from_end_to_end(session: Any, 
 
 
 async def test_a_look_reads_the_gate_in_order_and_parked_jobs_by_their_key(session: Any) -> None:
-    found = [node for node in await plan(session, gate.LOOK) if node.get("Relation Name") == "gate"]
+    found = [node for node in await plan(session, gate_look.LOOK) if node.get("Relation Name") == "gate"]
     assert {node.get("Index Name") for node in found} == {"gate_open", "gate_parked"}
     assert all("queue" in node["Index Cond"] for node in found)
     assert all("parked" in node["Index Cond"] for node in found if node["Index Name"] == "gate_parked")

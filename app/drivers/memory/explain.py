@@ -14,6 +14,7 @@ from .overview import workers_at
 from .read import described
 from .rows import Ready
 from .store import Store
+from .turns import turn_of
 
 
 def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation | None:
@@ -25,6 +26,8 @@ def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation |
         token = store.tokens[job_id]
         ready = token if isinstance(token, Ready) else None
         published = store.job_types.get(job.name)
+        turn = turn_of(store, job_id)
+        ahead = 0 if ready is None else _ahead(store, job_id, ready) if turn is None else turn[1]
         return Situation(
             at=now,
             job=replace(job, payload=None, result=None),
@@ -33,7 +36,8 @@ def situation(store: Store, job_id: JobId, *, tenant: str | None) -> Situation |
             concurrency=(most := store.concurrency.get(job.queue)),
             running=0 if most is None else store.running_of(job.queue),
             pin=None if ready is None else _pin(ready),
-            ahead=0 if ready is None else _ahead(store, job_id, ready),
+            ahead=ahead,
+            turn=None if turn is None else turn[0],
             published=None if published is None else published.code_version,
             limits=facts_of(store, job_id, now, tenant=tenant),
             workers=workers_at(store, now),

@@ -22,10 +22,11 @@ from ...domain.state import State
 from ..protocol import ClaimRequest, Wake
 from .audit import keep
 from .cancel import envelope_for
-from .claim import open_claim, open_room, refuse_empty, startable
+from .claim import fits, open_claim, open_room, refuse_empty
 from .limit_rows import Slot
 from .limit_versions import choose_anew
 from .store import Store
+from .turns import begins_of, count_starts, gate_in_turns
 
 
 def admit(store: Store, request: ClaimRequest) -> Admitted:
@@ -42,7 +43,13 @@ def admit(store: Store, request: ClaimRequest) -> Admitted:
         room = open_room(store, request, now)
         taken: list[ClaimedJob] = []
         blocked: list[datetime] = []
-        for job_id in list(startable(store, request, worker.about.code_version, room, store.gate)):
+        version, begins = worker.about.code_version, begins_of(store, room)
+        lined = {job_id for queue in room for _, _, job_id in store.gate(queue) if job_id in store.turns.lined}
+
+        def may_start(job_id: JobId) -> bool:
+            return fits(store, job_id, request.names, version, alone_ok=request.alone_ok)
+
+        for job_id in list(gate_in_turns(store, room, may_start)):
             job = store.envelopes[job_id].job
             lacking = _lacking(store, job_id, now)
             if lacking is not None:
@@ -52,6 +59,7 @@ def admit(store: Store, request: ClaimRequest) -> Admitted:
             elif len(taken) < request.room and room[job.queue] > 0:
                 room[job.queue] -= 1
                 taken.append(_admit(store, job_id, request.worker_id, now))
+        count_starts(store, begins, (one.token.job_id for one in taken if one.token.job_id in lined))
         next_in = min(blocked) - now if blocked else None
         return Admitted(jobs=tuple(taken), is_full=len(taken) >= request.room, next_in=next_in)
 

@@ -70,7 +70,7 @@ def _queues(store: Store, now: datetime) -> tuple[QueueView, ...]:
     for job_id in store.tokens:
         depths[store.queue_of(job_id)][store.state(job_id)] += 1
     paused = {queue for queue in store.pauses if store.pause_of(queue, now) is not None}
-    names = sorted({*depths, *paused, *store.concurrency, *store.max_depth})
+    names = sorted({*depths, *paused, *store.concurrency, *store.max_depth, *store.turns.fair})
     return tuple(_queue_view(store, name, depths[name], _oldest(store, name), now) for name in names)
 
 
@@ -99,6 +99,8 @@ def _queue_view(store: Store, name: str, depth: Counter[State], oldest: datetime
         paused_until=None if pause is None else pause.until,
         concurrency=store.concurrency.get(name),
         max_depth=store.max_depth.get(name),
+        is_fair=name in store.turns.fair,
+        weights=store.turns.weights(name),
     )
 
 

@@ -9,6 +9,7 @@ from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, 
 from ..protocol import Wake
 from .audit import keep
 from .store import Store
+from .turns import line_up
 
 
 class MemoryQueues:
@@ -44,11 +45,18 @@ class MemoryQueues:
             _keep(self._store, audit, now, is_change=is_change)
 
     async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
-        """Set a queue's limits."""
+        """Set a queue's limits, whether it is fair, and weights."""
         with self._store.statement(audit) as now:
             _set(self._store.concurrency, queue, change.concurrency)
             _set(self._store.max_depth, queue, change.max_depth)
-            if change.concurrency is not KEEP:
+            if change.is_fair is False:
+                self._store.turns.fair.discard(queue)
+            elif change.is_fair is True:
+                self._store.turns.fair.add(queue)
+                line_up(self._store, queue)
+                self._store.bell.add(Wake.DELAYED)
+            self._store.turns.weigh(queue, change.weights)
+            if change.concurrency is not KEEP or change.is_fair is not KEEP:
                 self._store.bell.add(Wake.READY)
             keep(self._store, audit, now)
 
@@ -64,6 +72,7 @@ class MemoryQueues:
                 concurrency=self._store.concurrency.get(queue),
                 depth=min(self._store.depth_of(queue), MOST_COUNTED if most is None else most),
                 max_depth=most,
+                is_fair=queue in self._store.turns.fair,
             )
 
 

@@ -49,6 +49,7 @@ from .rows import (
     state_of,
 )
 from .run_rows import Runs
+from .turn_rows import Turns
 
 # Where a ready job is in its queue: `(rank, seq, id)`.
 Place: TypeAlias = tuple[int, int, JobId]
@@ -72,6 +73,7 @@ class Store:
         self.pauses: dict[str, Pause] = {}
         self.concurrency: dict[str, int] = {}
         self.max_depth: dict[str, int] = {}
+        self.turns = Turns()
         self.audit: list[AuditView] = []
         self.requests: dict[RequestId, Asked] = {}
         self.runs = Runs()
@@ -124,6 +126,8 @@ class Store:
             self._leave_queue(job_id, before)
         self.tokens[job_id] = token
         if isinstance(token, Ready):
+            if self.queue_of(job_id) in self.turns.fair:
+                self.turns.lined.add(job_id)
             insort(self._lane_of(job_id), (token.rank, token.seq, job_id))
             self.bell.add(Wake.READY)
         if isinstance(before, Running) and self.queue_of(job_id) in self.concurrency:
@@ -140,14 +144,22 @@ class Store:
 
     def rerank(self, job_id: JobId, ready: Ready, rank: int) -> None:
         """Let a ready job wait in another place, where it is the last; that is no move of its token."""
-        parked = self.limits.parked.get(job_id)
+        parked, is_lined = self.limits.parked.get(job_id), job_id in self.turns.lined
         self._leave_queue(job_id, ready)
+        if is_lined:
+            self.turns.lined.add(job_id)
         again = replace(ready, rank=rank, seq=self.next_seq())
         self.tokens[job_id] = again
         insort(self._lane_of(job_id), (again.rank, again.seq, job_id))
         if parked is not None:
             self.limits.parked[job_id] = parked
         self.bell.add(Wake.READY)
+
+    def line_up(self, job_id: JobId, ready: Ready) -> None:
+        """Let a ready job of a fair queue wait for its turn, where it is among its tenant's; no move of its token."""
+        self._leave_queue(job_id, ready)
+        self.turns.lined.add(job_id)
+        insort(self._lane_of(job_id), (ready.rank, ready.seq, job_id))
 
     def resume(self, job_id: JobId, counters: Counters) -> None:
         """Let a job that had begun wait for a worker, before new work of its priority."""
@@ -169,16 +181,16 @@ class Store:
     # --- looking
 
     def queue(self, name: str) -> Sequence[Place]:
-        """Give a queue's ready jobs in claim order, those that are limited left out."""
+        """Give a queue's ready jobs in claim order, those that are limited or wait for their turn left out."""
         return self._lanes.get(name, ())
 
     def gate(self, name: str) -> Sequence[Place]:
-        """Give a queue's ready jobs that are limited, in claim order: no claim sees them."""
+        """Give a queue's ready jobs that are limited or wait for their turn, in claim order: no claim sees them."""
         return self._gates.get(name, ())
 
     def is_gated(self, job_id: JobId) -> bool:
         """Say whether a job waits in the gate."""
-        return isinstance(self.tokens[job_id], Ready) and bool(self.envelopes[job_id].job.limits)
+        return isinstance(self.tokens[job_id], Ready) and self._is_for_gate(job_id)
 
     def queue_of(self, job_id: JobId) -> str:
         """Give the queue a job belongs to."""
@@ -255,9 +267,13 @@ class Store:
         lane = self._lane_of(job_id)
         del lane[bisect_left(lane, (token.rank, token.seq, job_id))]
         self.limits.parked.pop(job_id, None)
+        self.turns.lined.discard(job_id)
 
     def _lane_of(self, job_id: JobId) -> list[Place]:
-        return (self._gates if self.envelopes[job_id].job.limits else self._lanes)[self.queue_of(job_id)]
+        return (self._gates if self._is_for_gate(job_id) else self._lanes)[self.queue_of(job_id)]
+
+    def _is_for_gate(self, job_id: JobId) -> bool:
+        return bool(self.envelopes[job_id].job.limits) or job_id in self.turns.lined
 
     def free_key(self, job_id: JobId, now: datetime) -> None:
         """Give back the key of a job that ends, unless its window lasts."""

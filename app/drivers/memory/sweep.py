@@ -33,6 +33,8 @@ def due(store: Store) -> Due:
             must_bulk=must_work_off(store.bulk.values(), now),
             must_free=has_orphans(store) or any(forsaken(store, now)) or any(store.limits.unused(now)),
             is_gated=has_gated(store),
+            must_free=has_orphans(store),
+            is_gated=has_gated(store) or bool(store.turns.fair),
             admit_in=admit_in(store, now),
         )
 

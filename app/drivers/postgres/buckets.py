@@ -27,7 +27,8 @@ CODE_OF = {State.DONE: DONE, State.DEAD: DEAD, State.CANCELLED: CANCELLED}
 FIRST_RANK = "e.priority * 2 + 1"
 
 # The rank of a token of an envelope `e` that begins anew, with the mark by which `ready` knows those for the gate.
-NEW_RANK = f"e.priority * 2 + {LANE_NEW} + case when e.limit_names is not null then {LIMITED} else 0 end"
+NEW_RANK = f"""e.priority * 2 + {LANE_NEW} + case when e.limit_names is not null
+  or (select q.fair from outlast.queue q where q.name = e.queue) then {LIMITED} else 0 end"""  # noqa: S608  our own
 
 READY_CTID = f"""
   select r.ctid from outlast.ready r

@@ -17,6 +17,7 @@ from .expire import PASSED
 from .limit_versions import MUST_CHOOSE
 from .reap import LAPSED, ORPHANED
 from .slots import LONG_UNUSED
+from .turns import MUST_LINE_UP
 from .versions import MUST_RELEASE
 
 _AFTER = f"q.paused_until > outlast.clock() - interval '{JUST_ENDED.total_seconds()} s'"
@@ -38,7 +39,8 @@ select (select w.due_at from outlast.waiting w
   exists (select from outlast.slot r where {ORPHANED})
     or (select true from outlast.limit_key k where {LONG_UNUSED} order by k.used_at limit 1) is not null
     or {MUST_CHOOSE} as must_free,
-  exists (select from outlast.gate) as is_gated,
+  exists (select from outlast.gate) or exists (select from outlast.queue q where q.fair) as is_gated,
+  {MUST_LINE_UP} as must_line_up,
   (select greatest(k.open_at - outlast.clock(), interval '0') from outlast.limit_key k
     where k.open_at is not null order by k.open_at limit 1) as admit_in"""  # noqa: S608  fragments of our own
 
@@ -65,5 +67,6 @@ async def due(db: Database) -> Due:
         must_bulk=row["must_bulk"],
         must_free=row["must_free"],
         is_gated=row["is_gated"],
+        must_line_up=row["must_line_up"],
         admit_in=row["admit_in"],
     )

@@ -168,7 +168,9 @@ def _are_counted(db: Database, jobs: Sequence[NewJob]) -> bool:
 
 def _are_asked_for(db: Database, jobs: Sequence[NewJob]) -> bool:
     """Say the same, and likewise of fair ones."""
-    return _are_counted(db, jobs) or (bool(db.limited.fair) and not db.limited.fair.isdisjoint(job.queue for job in jobs))
+    return _are_counted(db, jobs) or (
+        bool(db.limited.fair) and not db.limited.fair.isdisjoint(job.queue for job in jobs)
+    )
 
 
 async def _ring(db: Database, batch: Batch) -> None:

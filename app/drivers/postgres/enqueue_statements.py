@@ -34,9 +34,9 @@ _INTO_READY = """
   insert into outlast.ready(queue, rank, seq, job_id, name_id, moved, since)
   select queue, priority * 2 + 1, seq, id, name_id, false, null""".strip()
 
-# Queues with a maximum depth take in nothing by a statement that has not counted, and fair ones nothing by one that does
-# not know them: one that finds any of them among its jobs' does nothing but say so. Without either anywhere, this is a
-# look at an empty index. A scalar, so that it is asked once and before anything else.
+# Queues with a maximum depth take in nothing by a statement that has not counted, and fair ones nothing by one that
+# does not know them: one that finds any of them among its jobs' does nothing but say so. Without either anywhere, this
+# is a look at an empty index. A scalar, so that it is asked once and before anything else.
 _ASKED = "(q.max_depth is not null or q.fair)"
 _LIMITED = f"""
 (select array_agg(q.name) from outlast.queue q
@@ -155,7 +155,11 @@ n as materialized (
 _INTO_GATE = """from a where seq is not null and not is_fair),
 g as (
   insert into outlast.gate(job_id, queue, rank, seq, name_id, attempt, claim_no, crashes, interrupts, tenant)
-  select id, queue, priority * 2 + 1 + mark, seq, name_id, 0, 0, 0, 0, tenant from a where seq is not null and is_fair),"""
+  select id, queue, priority * 2 + 1 + mark, seq, name_id, 0, 0, 0, 0, tenant
+  from a where seq is not null and is_fair),"""
+_SAYS_FAIR = """union all
+select null, 'fair', null, null, null, null, null, null, null, queues from fair
+"""
 _WITH_LIMITS = {
     "n as materialized (\n  select i.*,": _FAIR,
     "u.source_id, u.staged_at,": "u.source_id, u.staged_at, u.limit_names::text[] as limit_names,\n"
@@ -183,7 +187,9 @@ def _limited(sql: str) -> str:
             raise ValueError(f"{place!r} stands {sql.count(place)} times in the statement")
         sql = sql.replace(place, instead)
     sql = sql.replace(_ASKED, "q.max_depth is not null")
-    return f"{sql.rstrip()}\nunion all\nselect null, 'fair', null, null, null, null, null, null, null, queues from fair\n"
+    return (
+        f"{sql.rstrip()}\nunion all\nselect null, 'fair', null, null, null, null, null, null, null, queues from fair\n"
+    )
 
 
 ENQUEUE_LIMITED = _limited(ENQUEUE)

@@ -17,6 +17,7 @@ from .buckets import FIRST_RANK
 from .claimable import fits, is_open
 from .database import Database, Raw, Row
 from .describe import describe_on
+from .explain_turns import TurnAhead, turn_on
 from .queues import PAUSED
 from .slots_view import limits_on
 from .tenant_wall import enter
@@ -38,6 +39,7 @@ select outlast.clock() as at, q.paused_at, q.paused_by, q.pause_reason, q.paused
   case when q.concurrency is not null then (
     select count(*) from outlast.running r where r.queue = q.name) end as in_queue,
   {is_open("e.queue")} and {fits("array[r.name_id]", "true")} as is_claimable,
+  r.is_gated is true as is_gated,
   case when r.is_gated then {_AHEAD.replace("ready", "gate")} else {_AHEAD} end as ahead,
   case when r.name_id <> e.name_id then p.name end as pinned_name, h.until_at
 from outlast.job e
@@ -65,12 +67,16 @@ async def situation(db: Database, job_id: JobId, *, tenant: str | None = None) -
             if job is None or place is None:
                 return None
             under = await limits_on(db, conn, job_id, tenant=tenant) if place["is_limited"] else None
-            return _situation(job, place, () if under is None else under.limits, await workers_on(db, conn))
+            turn = await turn_on(db, conn, job_id) if place["is_gated"] else None
+            limits = () if under is None else under.limits
+            return _situation(job, place, limits, turn, await workers_on(db, conn))
 
     return await db.run(look)
 
 
-def _situation(job: JobView, place: Row, limits: tuple[LimitFacts, ...], workers: tuple[WorkerView, ...]) -> Situation:
+def _situation(
+    job: JobView, place: Row, limits: tuple[LimitFacts, ...], turn: TurnAhead | None, workers: tuple[WorkerView, ...]
+) -> Situation:
     return Situation(
         at=place["at"],
         job=replace(job, payload=None, result=None),
@@ -79,7 +85,8 @@ def _situation(job: JobView, place: Row, limits: tuple[LimitFacts, ...], workers
         concurrency=place["concurrency"],
         running=place["in_queue"] or 0,
         pin=_pin(place),
-        ahead=place["ahead"],
+        ahead=place["ahead"] if turn is None else turn.ahead,
+        turn=None if turn is None else turn.facts,
         published=place["published"],
         limits=limits,
         workers=workers,

@@ -3,15 +3,14 @@
 Owns the one transaction in which it is decided about what `gate_look` has found: the keys are locked in the order of
 their hashes, passing over those that somebody else has, and only then, in a new statement, it is counted what of them
 is held, and which of the jobs are still there. So no key is ever over-held, nobody is parked for the sake of a job that
-is not taken, and nobody waits here: unlimited jobs least of all, whose claims and settles touch none of these rows. What
-lacks a key is parked at it, and met again once that key is open. A job of a fair queue moves its tenant's turn on.
+is not taken, and nobody waits here: unlimited jobs least of all, whose claims and settles touch none of these rows.
+What lacks a key is parked at it, and met again once that key is open. A job of a fair queue moves its tenant's turn on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,10 +18,10 @@ from ...domain.errors import DriverUnavailable, QueuesEmpty
 from ...domain.job import ClaimedJob
 from ...domain.limit import Admitted
 from ..protocol import ClaimRequest
-from .claim import MAY_CLAIM, RANK, SEQ
+from .claim import MAY_CLAIM
 from .claim_limited import PATIENCE
 from .claimable import PLACES
-from .database import Database, Raw, Row
+from .database import Database, Raw
 from .gate_decision import Candidate, Decision, Key
 from .gate_look import look
 from .limited import LOCK, LOCK_NOT_HAD, Guarded, lock_keys
@@ -127,7 +126,6 @@ select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, 
   outlast.clock() as at
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true"""  # noqa: S608  same
 _AT = 24
-_PLACE = itemgetter(RANK, SEQ)
 
 
 class _Turn(NamedTuple):
@@ -232,7 +230,7 @@ async def _decide_with(
                     known = await conn.fetch(db.in_schema(_KNOWN_KEYS), wanted)
                     if missing := set(wanted) - {row["hash"] for row in known}:
                         return _Turn(decision, [], missing)
-                await _decide_about(db, conn, decision, found, locked, room)
+                await _decide_about(db, conn, decision, found, locked)
                 taken = await _take(db, conn, request, decision, limited) if decision.has_come_to_any else []
         except _NotTrueError:
             decision.is_void = True
@@ -249,14 +247,14 @@ async def _decide_with(
 
 
 async def _decide_about(
-    db: Database, conn: Raw, decision: Decision, found: Sequence[Candidate], locked: Sequence[UUID], room: int
+    db: Database, conn: Raw, decision: Decision, found: Sequence[Candidate], locked: Sequence[UUID]
 ) -> None:
     """Count what is held of the locked keys, keep the jobs that are still there, and decide about those."""
     limits = {hash_: limit for one in found for hash_, limit in one.keys.items()}
     had = set(locked)
     asked = [one.job_id for one in found if one.keys and one.keys.keys() <= had]
     free = [one.job_id for one in found if not one.keys]
-    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked, free, room)
+    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked, free, decision.room)
     keys = {row["hash"]: Key(row, limits[row["hash"]]) for row in rows if row["hash"] is not None}
     here = {row["job_id"]: row["queue"] for row in rows if row["hash"] is None}
     for candidate in found:
@@ -274,7 +272,8 @@ async def _take(
     taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited, *decision.turns())
     if len(taken) < len(decision.admitted):
         raise _NotTrueError
-    taken.sort(key=_PLACE)
+    place = {candidate.job_id: number for number, candidate in enumerate(decision.admitted)}
+    taken.sort(key=lambda row: place[row["job_id"]])
     return taken
 
 

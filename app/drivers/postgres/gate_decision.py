@@ -72,7 +72,7 @@ class Decision:
     """What one turn comes to."""
 
     def __init__(self, room: int, rooms: dict[str, int]) -> None:
-        self._room = room
+        self.room = room
         self._rooms = dict(rooms)
         self.admitted: list[Candidate] = []
         self.parked: list[tuple[Candidate, UUID, Key]] = []
@@ -99,12 +99,12 @@ class Decision:
             self.is_contended = True
             return
         if not is_here:
-            self.is_contended |= not candidate.keys and len(self.admitted) < self._room
+            self.is_contended |= not candidate.keys and len(self.admitted) < self.room
             return
         lacking = next((hash_ for hash_ in candidate.keys if not keys[hash_].has_room), None)
         if lacking is not None:
             self.parked.append((candidate, lacking, keys[lacking]))
-        elif len(self.admitted) < self._room and self._rooms[candidate.queue] > 0:
+        elif len(self.admitted) < self.room and self._rooms[candidate.queue] > 0:
             self._rooms[candidate.queue] -= 1
             self.admitted.append(candidate)
             for hash_ in candidate.keys:

@@ -1,9 +1,9 @@
 """The look into the gate: who comes next of the queues that a worker may take from, in the order they are let in.
 
-Two kinds of lines wait there. Jobs without a tenant stand in their queue's order. Those of a fair queue stand behind one
-another by tenant, and of each tenant the heads are met, as many as its share of the look; no line is read past that, so
-nothing grows with what waits. Nothing is locked: who decides about a job has its keys, and the locks of the limited
-queues. Used by `gate`.
+Two kinds of lines wait there. Jobs without a tenant stand in their queue's order. Those of a fair queue stand behind
+one another by tenant, and of each tenant the heads are met, as many as its share of the look; no line is read past
+that, so nothing grows with what waits. Nothing is locked: who decides about a job has its keys, and the locks of the
+limited queues. Used by `gate`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ...domain.job import ClaimToken, JobId, WorkerId
 from ...domain.limit import Admitted, JobLimits, SlotQuery, SlotView, StoredLimit
 from ..limits import LimitStore
 from ..protocol import ClaimRequest
-from . import gate, limit_rules, limit_versions, slots, slots_view
+from . import gate, limit_rules, limit_versions, slots, slots_view, turns
 from .run_verbs import RunVerbs
 
 
@@ -39,6 +39,10 @@ class LimitVerbs(RunVerbs):
         freed = await slots.sweep_slots(self._db, batch)
         await limit_versions.choose_anew(self._db)
         return freed
+
+    async def line_up(self, batch: int = 1000) -> int:
+        """Let jobs of fair queues that are out of line wait for their turn."""
+        return await turns.line_up(self._db, batch)
 
     # --- operators and readers
 

@@ -1,4 +1,4 @@
-"""`pause_queue`, `resume_queue`, `set_queue`, `queue_facts`: queues that are held back, and what holds them.
+"""`pause_queue`, `resume_queue`, `set_queue`, `queue_facts`: queues that are held back or fair, and what makes them so.
 
 A queue without a setting has no row, or one that says nothing. Claims and enqueues look at the row in their own
 statements, so that nothing here has to be told to anybody. Called by the driver.
@@ -14,6 +14,7 @@ from ..protocol import Wake
 from .audit import audited
 from .database import Database, Raw
 from .notify import notify
+from .turns import line_up_all, set_weights
 
 # Of a row of `queue` called q.
 PAUSED = "q.paused_at is not null and (q.paused_until is null or q.paused_until > outlast.clock())"
@@ -34,17 +35,20 @@ where name = $1 and paused_at is not null returning name"""
 
 # What was counted under another maximum says nothing of this one.
 _SET = """
-insert into outlast.queue as q (name, concurrency, max_depth) values ($1, $3, $5)
+insert into outlast.queue as q (name, concurrency, max_depth, fair) values ($1, $3, $5, coalesce($6::boolean, false))
 on conflict (name) do update
-set concurrency = case when $2 then excluded.concurrency else q.concurrency end,
+set fair = coalesce($6::boolean, q.fair),
+  concurrency = case when $2 then excluded.concurrency else q.concurrency end,
   max_depth = case when $4 then excluded.max_depth else q.max_depth end,
   free = case when $4 then null else q.free end"""
 
 # A statement of its own: it asks again once it has the row, and so never takes what another has just set.
-_TIDY = "delete from outlast.queue where name = $1 and paused_at is null and concurrency is null and max_depth is null"
+_TIDY = """
+delete from outlast.queue
+where name = $1 and paused_at is null and concurrency is null and max_depth is null and not fair"""
 
 _FACTS = f"""
-select outlast.clock() as at, q.concurrency, q.max_depth, p.*,
+select outlast.clock() as at, q.concurrency, q.max_depth, q.fair, p.*,
   (select count(*) from outlast.running r where r.queue = n.name)::int as running,
   least((select count(*) from (
       select from outlast.ready r where r.queue = n.name limit coalesce(q.max_depth, {MOST_COUNTED})) c)
@@ -91,16 +95,22 @@ class QueueVerbs:
             await notify(self._db, Wake.READY)
 
     async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
-        """Set a queue's limits."""
-        settings = (*_bind(change.concurrency), *_bind(change.max_depth))
+        """Set a queue's limits, whether it is fair, and weights."""
+        is_fair = None if change.is_fair is KEEP else change.is_fair
+        settings = (*_bind(change.concurrency), *_bind(change.max_depth), is_fair)
 
         async def once(conn: Raw) -> None:
             await conn.execute(self._db.in_schema(_SET), queue, *settings)
             await conn.execute(self._db.in_schema(_TIDY), queue)
+            if change.weights:
+                await set_weights(self._db, conn, queue, change.weights)
 
         await audited(self._db, once, audit, lambda entry, _: entry)
-        if change.concurrency is not KEEP:
-            await notify(self._db, Wake.READY)  # more of its jobs may run now
+        if is_fair:
+            await line_up_all(self._db)
+            await notify(self._db, Wake.DELAYED)  # workers look at what there is to do, and so into the gate
+        if change.concurrency is not KEEP or change.is_fair is not KEEP:
+            await notify(self._db, Wake.READY)  # more of its jobs may run now, or others
 
     async def queue_facts(self, queue: str) -> QueueFacts:
         """Give what decides whether a queue's jobs are claimed and taken in."""
@@ -118,6 +128,7 @@ class QueueVerbs:
             concurrency=row["concurrency"],
             depth=row["depth"],
             max_depth=row["max_depth"],
+            is_fair=row["fair"] is True,
         )
 
 

@@ -6,6 +6,7 @@ cancelled jobs the newest `COUNTED_ENDED` each are, so that a store full of hist
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from ...domain.state import State
 from .buckets import CANCELLED, DEAD, DONE
 from .database import Database, Raw, Row
 from .queues import PAUSED
+from .turns import WEIGHTS
 from .vitals_server import HOLDERS
 
 COUNTED_ENDED = 10_000
@@ -53,13 +55,13 @@ counts as (
   from ended f cross join lateral (select j.queue from outlast.job j where j.id = f.job_id offset 0) j
   group by j.queue, f.state)
 select coalesce(c.queue, q.name) as queue, c.state, c.n, q.paused_at, q.paused_by, q.pause_reason, q.paused_until,
-  q.concurrency, q.max_depth,
+  q.concurrency, q.max_depth, q.fair, case when q.fair then {WEIGHTS} end as weights,
   case when o.since is not null then greatest(extract(epoch from outlast.clock() - o.since)::float8, 0) end as oldest
 from counts c full join (
-  select q.name, q.concurrency, q.max_depth, p.* from outlast.queue q
+  select q.name, q.concurrency, q.max_depth, q.fair, p.* from outlast.queue q
   left join lateral (
     select q.paused_at, q.paused_by, q.pause_reason, q.paused_until where {PAUSED}) p on true
-  where p.paused_at is not null or q.concurrency is not null or q.max_depth is not null) q on q.name = c.queue
+  where p.paused_at is not null or q.concurrency is not null or q.max_depth is not null or q.fair) q on q.name = c.queue
 left join waits o on o.queue = c.queue"""  # noqa: S608
 
 
@@ -113,4 +115,6 @@ def _queue(name: str, rows: list[Row]) -> QueueView:
         paused_until=first["paused_until"],
         concurrency=first["concurrency"],
         max_depth=first["max_depth"],
+        is_fair=first["fair"] is True,
+        weights=json.loads(first["weights"] or "{}"),
     )
