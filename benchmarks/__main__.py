@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import drain, enqueue, flatness, idle, latency, limits, relay, runs
+from . import drain, enqueue, fairness, flatness, idle, latency, limits, relay, runs
 from .bed import Bed, bed
 from .page import Figure, write_page
 
@@ -123,12 +123,28 @@ async def _limits(bed: Bed) -> list[Figure]:
     ]
 
 
+async def _fairness(bed: Bed) -> list[Figure]:
+    alone = await fairness.waits(bed, backlog=0, seconds=20, is_fair=True)
+    fair = await fairness.waits(bed, backlog=100_000, seconds=20, is_fair=True)
+    off = await fairness.waits(bed, backlog=100_000, seconds=20, is_fair=False)
+    beside = "beside 100,000 jobs of another"
+    return [
+        Figure(name="wait of a tenant alone, p95", unit="ms", goal="", ours=alone.p95 * 1e3),
+        Figure(name=f"wait {beside}, fairness on, p95", unit="ms", goal="", ours=fair.p95 * 1e3),
+        Figure(name=f"wait {beside}, fairness off, p95", unit="ms", goal="", ours=off.p95 * 1e3),
+        Figure(name=f"wait {beside}, fairness on / alone", unit="", goal="≤ 3", ours=fair.p95 / alone.p95),
+        _rate("jobs of the other meanwhile, fairness on", "", fair.busy_rate, None),
+        _rate("jobs of the other meanwhile, fairness off", "", off.busy_rate, None),
+    ]
+
+
 ROWS: dict[str, tuple[_Row, int]] = {
     "enqueue": (_enqueue, 3),
     "drain": (_drain, 3),
     "relay": (_relay, 3),
     "runs": (_runs, 3),
     "limits": (_limits, 3),
+    "fairness": (_fairness, 1),
     "latency": (_latency, 1),
     "idle": (_idle, 1),
     "flatness": (_flatness, 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from pydantic import BaseModel
@@ -28,6 +29,12 @@ async def one(ctx: JobContext, payload: Nothing) -> None:
 @job("bench.noop", limits=[Limit(1_000)])
 async def wide(ctx: JobContext, payload: Nothing) -> None:
     """Do nothing, with a slot that is always free."""
+
+
+@job("bench.noop")
+async def brief(ctx: JobContext, payload: Nothing) -> None:
+    """Take five milliseconds."""
+    await asyncio.sleep(0.005)
 
 
 STEPS = 5

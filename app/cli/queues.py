@@ -28,6 +28,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Name = Annotated[str, typer.Argument(help="The queue's name.")]
 _COLUMNS = ("name", "ready", "delayed", "running", "oldest", "state")
 _NONE = "none"
+_NAMED = 5
 
 
 @queues.command("list")
@@ -77,15 +78,28 @@ def set_limits(
     max_depth: Annotated[
         str | None, typer.Option(help="How many ready and delayed jobs it takes in, or `none`.")
     ] = None,
+    fair: Annotated[bool | None, typer.Option("--fair/--no-fair", help="Whether its tenants take turns.")] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--weight", help="`TENANT=N`: it gets N starts where others get one; `TENANT=none`; may be given again."
+        ),
+    ] = None,
     reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
 ) -> None:
-    """Limit a queue; what is not named stays as it is."""
-    if concurrency is None and max_depth is None:
-        raise RequestInvalid("nothing to set", fix="name --concurrency N, --max-depth N, or either with `none`")
+    """Limit a queue, or let its tenants take turns; what is not named stays as it is."""
+    if concurrency is None and max_depth is None and fair is None and not weights:
+        raise RequestInvalid(
+            "nothing to set",
+            fix="name --concurrency N, --max-depth N, either with `none`, --fair, or --weight TENANT=N",
+        )
     change = QueueChange(
-        concurrency=_setting(concurrency, flag="--concurrency"), max_depth=_setting(max_depth, flag="--max-depth")
+        concurrency=_setting(concurrency, flag="--concurrency"),
+        max_depth=_setting(max_depth, flag="--max-depth"),
+        is_fair=KEEP if fair is None else fair,
+        weights=dict(_weight(text) for text in weights or ()),
     )
     _tell(with_queues(db, lambda control: control.limit(name, change, by=actor(), reason=reason)), as_json=as_json)
 
@@ -98,6 +112,14 @@ def _setting(text: str | None, *, flag: str) -> Setting:
     if not text.isdecimal():
         raise RequestInvalid(f"{text[:64]!r} is no number", fix=f"write {flag} 10, or {flag} {_NONE}")
     return int(text)
+
+
+def _weight(text: str) -> tuple[str, int | None]:
+    """Read the weight of a tenant, whose name may have an equals sign in it."""
+    tenant, _, weight = text.rpartition("=")
+    if not tenant or not (weight == _NONE or weight.isdecimal()):
+        raise RequestInvalid(f"{text[:64]!r} is no weight", fix=f"write --weight TENANT=3, or --weight TENANT={_NONE}")
+    return tenant, None if weight == _NONE else int(weight)
 
 
 def _tell(queue: QueueView, *, as_json: bool) -> None:
@@ -123,6 +145,10 @@ def _state(queue: QueueView) -> str:
         parts.append(f"runs at most {queue.concurrency}")
     if queue.max_depth is not None:
         parts.append(f"takes in at most {queue.max_depth}")
+    if queue.is_fair:
+        named = [f"{safe(tenant)} {weight}" for tenant, weight in list(queue.weights.items())[:_NAMED]]
+        more = [f"{len(queue.weights) - _NAMED} more"] if len(queue.weights) > _NAMED else []
+        parts.append("tenants take turns" + (f" ({', '.join(named + more)})" if named else ""))
     return ", ".join(parts) or "open"
 
 

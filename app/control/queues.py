@@ -7,6 +7,7 @@ Called by the HTTP routes and the command line.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
@@ -14,6 +15,8 @@ from ..domain.errors import NotFound, RequestInvalid
 from ..domain.job import NAME_PATTERN
 from ..domain.queue import KEEP, MOST_LIMIT, QueueChange, Setting
 from ..domain.snapshot import QueueView
+from ..domain.text import is_printable
+from ..domain.turns import MOST_WEIGHT, MOST_WEIGHTS
 from ..drivers.protocol import JobDriver
 from .acting import entry_of
 
@@ -66,16 +69,21 @@ class QueueControl:
         return await self._after_change(name)
 
     async def limit(self, name: str, change: QueueChange, *, by: str, reason: str | None = None) -> QueueView:
-        """Set how many jobs of a queue may run in the fleet, how many may wait in it; what is kept stays as it is.
+        """Set how many jobs of a queue may run in the fleet or wait in it, and turns; what is kept stays as it is.
 
         Raises:
-            RequestInvalid: a limit is out of bounds.
+            RequestInvalid: a limit or a weight is out of bounds.
         """
         _check_name(name)
         _check_limit("concurrency", change.concurrency, least=1)
         _check_limit("max_depth", change.max_depth, least=0)
-        limits = {"concurrency": change.concurrency, "max_depth": change.max_depth}
-        details = {what: "none" if limit is None else limit for what, limit in limits.items() if limit is not KEEP}
+        _check_weights(change.weights)
+        limits = {"concurrency": change.concurrency, "max_depth": change.max_depth, "is_fair": change.is_fair}
+        details: dict[str, object] = {
+            what: "none" if limit is None else limit for what, limit in limits.items() if limit is not KEEP
+        }
+        if change.weights:
+            details["weights"] = {tenant: weight or "none" for tenant, weight in change.weights.items()}
         audit = _entry(Action.QUEUE_UPDATE, name, by=by, reason=reason, **details)
         await self._driver.set_queue(name, change, audit=audit)
         return await self._after_change(name)
@@ -107,6 +115,28 @@ def _check_limit(name: str, value: Setting, *, least: int) -> None:
             fix=f"give a number from {least} to {MOST_LIMIT}, or none for no limit; to stop claims, pause the queue",
             errors=[{"pointer": f"/{name}", "detail": f"not between {least} and {MOST_LIMIT}", "in": "body"}],
         )
+
+
+def _check_weights(weights: Mapping[str, int | None]) -> None:
+    if len(weights) > MOST_WEIGHTS:
+        raise RequestInvalid(
+            f"{len(weights)} weights are too many at once",
+            fix=f"set at most {MOST_WEIGHTS} at a time",
+            errors=[{"pointer": "/weights", "detail": f"more than {MOST_WEIGHTS}", "in": "body"}],
+        )
+    for tenant, weight in weights.items():
+        if not is_printable(tenant):
+            raise RequestInvalid(
+                "a weight names what is no tenant",
+                fix="give 1 to 255 printable characters",
+                errors=[{"pointer": "/weights", "detail": f"{tenant!a} is no tenant", "in": "body"}],
+            )
+        if weight is not None and not 1 <= weight <= MOST_WEIGHT:
+            raise RequestInvalid(
+                f"the weight of {tenant} cannot be {weight}",
+                fix=f"give a number from 1 to {MOST_WEIGHT}, or none for 1",
+                errors=[{"pointer": "/weights", "detail": f"not between 1 and {MOST_WEIGHT}", "in": "body"}],
+            )
 
 
 def _in_the_past(until: datetime, now: datetime) -> RequestInvalid:

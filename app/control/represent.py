@@ -108,8 +108,11 @@ def error_document(error: ErrorInfo) -> Document:
     }
 
 
-def queue_document(queue: QueueView) -> Document:
-    """Give one queue: its depth by live state, the age of its oldest ready job, its pause and its limits."""
+def queue_document(queue: QueueView, *, tenant: str | None = None) -> Document:
+    """Give one queue: its depth by live state, the age of its oldest ready job, its pause, limits and turns.
+
+    A caller of one tenant is told of no other one's weight.
+    """
     age = queue.oldest_ready_seconds
     return {
         "name": queue.name,
@@ -122,6 +125,8 @@ def queue_document(queue: QueueView) -> Document:
         "paused_until": queue.paused_until,
         "concurrency": queue.concurrency,
         "max_depth": queue.max_depth,
+        "is_fair": queue.is_fair,
+        "weights": {name: weight for name, weight in queue.weights.items() if tenant in {None, name}},
     }
 
 

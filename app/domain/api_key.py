@@ -80,6 +80,14 @@ class Identity:
                 fix=f"use a key for that queue; this one is for {', '.join(sorted(self.queues))}",
             )
 
+    def check_every_tenant(self, what: str) -> None:
+        """Raise `FORBIDDEN` for a caller of one tenant: what it asks for is between tenants."""
+        if self.tenant is not None:
+            raise Forbidden(
+                f"the key {self.name!r} acts for one tenant, and {what} are between tenants",
+                fix="use a key for all tenants (`outlast keys create --all-tenants`), or the command line",
+            )
+
     def check_every_queue(self, what: str) -> None:
         """Raise `FORBIDDEN` for a caller bound to queues: what it asks for is not about one of them alone."""
         if self.queues is not None:

@@ -217,6 +217,11 @@ class Queue(Answer):
     paused_until: datetime | None = Field(description="When the pause ends by itself; null without a pause or an end.")
     concurrency: int | None = Field(description="How many of its jobs may run in the whole fleet; null: any number.")
     max_depth: int | None = Field(description="How many ready and delayed jobs it takes in; null: any number.")
+    is_fair: bool = Field(description="Whether its tenants take turns.")
+    weights: dict[str, int] = Field(
+        description="How many starts a tenant gets where others get one; those that are not named get one."
+        " A key of one tenant sees its own."
+    )
 
 
 class QueueList(Answer):

@@ -23,6 +23,7 @@ from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
 from ..domain.step import STEP_NAME_MOST
 from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, read_uuid
+from ..domain.turns import MOST_WEIGHTS
 
 _LONGEST_MS = LONGEST_DURATION // timedelta(milliseconds=1)
 _INSTANT = re.compile(
@@ -204,6 +205,13 @@ class QueuePatch(Strict):
     )
     max_depth: int | None = Field(
         default=None, ge=0, le=MOST_LIMIT, description="How many ready and delayed jobs it takes in."
+    )
+    is_fair: bool = Field(default=False, description="Whether its tenants take turns.")
+    weights: dict[str, int | None] = Field(
+        default_factory=dict,
+        max_length=MOST_WEIGHTS,
+        description="How many starts each of these tenants gets where others get one, 1 to 1000; null for one. Tenants"
+        " that are not named keep theirs. For keys of all tenants.",
     )
 
 

@@ -71,7 +71,9 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "queues.get": (("mail",), {}),
     "queues.pause": (("mail",), {"until": AT, "reason": "r"}),
     "queues.resume": (("mail",), {"reason": "r"}),
-    "queues.limit": (("mail",), {"concurrency": 4, "max_depth": None}),
+    "queues.limit": (
+        ("mail",), {"concurrency": 4, "max_depth": None, "is_fair": True, "weights": {"a": 3, "b": None}},
+    ),
     "schedules.list": ((), {}),
     "schedules.get": (("nightly",), {}),
     "schedules.pause": (("nightly",), {"reason": "r"}),

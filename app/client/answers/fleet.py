@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from ...domain.state import State
 from .shown import Shown
@@ -27,7 +27,10 @@ class JobType(Shown):
 
 
 class Queue(Shown):
-    """A queue; None for `concurrency` and `max_depth` means any number."""
+    """A queue; None for `concurrency` and `max_depth` means any number.
+
+    `is_fair`: its tenants take turns, those that `weights` does not name with a weight of 1.
+    """
 
     name: str
     depth: dict[State, int]
@@ -39,6 +42,8 @@ class Queue(Shown):
     paused_until: datetime | None = None
     concurrency: int | None = None
     max_depth: int | None = None
+    is_fair: bool = False
+    weights: dict[str, int] = Field(default_factory=dict)
 
 
 class Worker(Shown):

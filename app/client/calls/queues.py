@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -42,12 +43,14 @@ def limit_queue(
     *,
     concurrency: int | Unchanged | None = UNCHANGED,
     max_depth: int | Unchanged | None = UNCHANGED,
+    is_fair: bool | Unchanged = UNCHANGED,
+    weights: Mapping[str, int | None] | Unchanged = UNCHANGED,
 ) -> Call[Queue]:
-    """Set how many of its jobs may run in the whole fleet, and how many ready and delayed ones it takes in.
+    """Set how many jobs of a queue may run in the fleet, how many it takes in, and whether its tenants take turns.
 
-    None takes a limit away; what is not named stays.
+    None takes a limit away, or the weight of a tenant; what is not named stays.
     """
-    asked = {"concurrency": concurrency, "max_depth": max_depth}
+    asked = {"concurrency": concurrency, "max_depth": max_depth, "is_fair": is_fair, "weights": weights}
     fields = {field: value for field, value in asked.items() if not isinstance(value, Unchanged)}
     where = path("v1", "queues", name)
     return Call(method="PATCH", path=where, read=_queue, body=fields)

@@ -40,8 +40,16 @@ async def one(visit: Visit) -> Response:
         for worker in workers
         if worker.closed_at is None and worker.lost_at is None and queue.name in worker.queues
     ]
+    # A visitor of one tenant is told of no other one's weight.
+    weights = {tenant: weight for tenant, weight in queue.weights.items() if visit.tenant in {None, tenant}}
     return visit.page(
-        "queue.html", title=queue.name, at="queues", queue=queue, serving=serving, may_act=visit.may(OPERATE)
+        "queue.html",
+        title=queue.name,
+        at="queues",
+        queue=queue,
+        weights=weights,
+        serving=serving,
+        may_act=visit.may(OPERATE),
     )
 
 

@@ -30,8 +30,14 @@ _EXAMPLE = {
     "paused_until": None,
     "concurrency": 8,
     "max_depth": None,
+    "is_fair": False,
+    "weights": {},
 }
-_LIMITS = {"limits": {"concurrency": 8, "max_depth": 10_000}, "no limit": {"concurrency": None}}
+_LIMITS = {
+    "limits": {"concurrency": 8, "max_depth": 10_000},
+    "no limit": {"concurrency": None},
+    "turns": {"is_fair": True, "weights": {"acme": 3, "globex": None}},
+}
 _PAUSE = {"reason": "the mail server moves", "until": "2026-11-29T14:00:00Z"}
 _PAUSED = _EXAMPLE | {
     "is_paused": True,
@@ -49,9 +55,10 @@ _PAUSED = _EXAMPLE | {
     response_model=None,
     responses={200: answer(QueueList, "Every queue by name.", {"items": [_EXAMPLE]}), **problems()},
 )
-async def list_queues(services: Services, _identity: Reader) -> Response:
+async def list_queues(services: Services, identity: Reader) -> Response:
     """Give every queue that has jobs or a setting, with its depth and the age of its oldest ready job."""
-    return reply({"items": [queue_document(queue) for queue in await services.queues.list()]})
+    queues = await services.queues.list()
+    return reply({"items": [queue_document(queue, tenant=identity.tenant) for queue in queues]})
 
 
 @router.get(
@@ -61,9 +68,9 @@ async def list_queues(services: Services, _identity: Reader) -> Response:
     response_model=None,
     responses={200: answer(Queue, "The queue.", _EXAMPLE), **problems(404)},
 )
-async def get_queue(name: str, services: Services, _identity: Reader) -> Response:
+async def get_queue(name: str, services: Services, identity: Reader) -> Response:
     """Give one queue."""
-    return reply(queue_document(await services.queues.find(name)))
+    return reply(queue_document(await services.queues.find(name), tenant=identity.tenant))
 
 
 @router.patch(
@@ -75,14 +82,19 @@ async def get_queue(name: str, services: Services, _identity: Reader) -> Respons
     openapi_extra=body(QueuePatch, _LIMITS, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
 )
 async def update_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
-    """Set how many jobs of a queue may run, and how many it takes in. What is left out stays; null is no limit."""
+    """Set how many jobs of a queue may run, how many it takes in, and whether its tenants take turns.
+
+    What is left out stays; null is no limit.
+    """
     identity.check_queue(name)
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(QueuePatch)
+    if asked.weights:
+        identity.check_every_tenant("the weights of a queue")
     await claim_of(request, services, identity, sent)
     given = {field: getattr(asked, field) for field in asked.model_fields_set}
     queue = await services.queues.limit(name, QueueChange(**given), by=identity.name)
-    return reply(queue_document(queue))
+    return reply(queue_document(queue, tenant=identity.tenant))
 
 
 @router.post(
@@ -100,7 +112,7 @@ async def pause_queue(request: Request, name: str, services: Services, identity:
     asked = sent.parse(QueuePauseBody)
     await claim_of(request, services, identity, sent)
     paused = await services.queues.pause(name, by=identity.name, reason=asked.reason, until=asked.until)
-    return reply(queue_document(paused))
+    return reply(queue_document(paused, tenant=identity.tenant))
 
 
 @router.post(
@@ -118,4 +130,5 @@ async def resume_queue(request: Request, name: str, services: Services, identity
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     reason = sent.parse(ReasonBody).reason
     await claim_of(request, services, identity, sent)
-    return reply(queue_document(await services.queues.resume(name, by=identity.name, reason=reason)))
+    resumed = await services.queues.resume(name, by=identity.name, reason=reason)
+    return reply(queue_document(resumed, tenant=identity.tenant))
