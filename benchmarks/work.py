@@ -1,8 +1,8 @@
 """Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY KIND`.
 
 Its jobs do nothing (`noop`), under a limit of one (`one`) or of a thousand (`wide`), take five milliseconds (`brief`),
-have five steps (`steps`), wait for an hour (`naps`), or (`notes`) note when their bodies begin, by the clock all processes share; it prints
-that when it leaves.
+have five steps (`steps`), wait for an hour (`naps`), or (`notes`) note when their bodies begin, by the clock all
+processes share; it prints that when it leaves.
 """
 
 from __future__ import annotations

@@ -264,8 +264,8 @@ async def test_who_asks_hears_whose_turn_a_job_waits_for(env: DriverEnv) -> None
         assert (facts["own_ahead"], facts["count"], facts["tenants"], facts["capped"]) == (own, count, 2, False)
     reason = await why(env, second[1])
     assert reason.text == (
-        "it waits its turn: tenant b (weight 2) takes turns with 1 other in the queue 'default'; 2 jobs begin before it,"
-        " 1 of its own tenant"
+        "it waits its turn: tenant b (weight 2) takes turns with 1 other in the queue 'default'; 2 jobs begin before"
+        " it, 1 of its own tenant"
     )
     assert "--weight b=N" in (reason.repair or "")
     order = [*await admit(env, worker)]

@@ -4,7 +4,8 @@ Owns the one transaction in which it is decided about what `gate_look` has found
 their hashes, passing over those that somebody else has, and only then, in a new statement, it is counted what of them
 is held, and which of the jobs are still there. So no key is ever over-held, nobody is parked for the sake of a job that
 is not taken, and nobody waits here: unlimited jobs least of all, whose claims and settles touch none of these rows.
-What lacks a key is parked at it, and met again once that key is open. A job of a fair queue moves its tenant's turn on.
+What lacks a key is parked at it, and met again once that key is open. Turns are moved on behind that transaction, as
+nobody is to wait for its commit: what a process that dies in between does not say is lost for nobody.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .pinned import names_of, true_name
 from .queues import PAUSED
 from .rows import claimed_job
 from .run_locks import looking
+from .turns import move
 
 # How many are looked at in one turn, at least: most of them are parked once, and not looked at again.
 _LOOKED_AT = 64
@@ -76,10 +78,7 @@ where k.hash = any($1::uuid[])"""
 # The jobs are locked already. One whose queue has been paused or limited since the look is passed over, and so are all
 # once the lease is over: then the decision has not come true, and none of it is kept. Binds: `$2` admitted, `$3` and
 # `$4` their slots; `$5` to `$7` who is parked where and why; `$8` to `$11` what is left of the keys: tokens, since
-# when, and from when on there is room for those parked; `$12` the queues whose places are counted; `$13` to `$16` whose
-# turns these are, from when on, and how many. The rows of turns come in one order, and are the last to be waited for.
-_BEGINS = "greatest(f.finish, excluded.finish - excluded.starts)"
-_WEIGHT = "coalesce(f.weight, 1)"
+# when, and from when on there is room for those parked; `$12` the queues whose places are counted.
 ADMIT = f"""
 with t as (
   delete from outlast.gate g where g.ctid = any(array(
@@ -111,15 +110,7 @@ kys as (
         or (select true from outlast.gate g where g.parked = u.hash and g.job_id <> all($2::uuid[]) limit 1) is true)
       then u.open_at end
   from unnest($8::uuid[], $9::float8[], $10::timestamptz[], $11::timestamptz[]) u(hash, tokens, filled_at, open_at)
-  where k.hash = u.hash and k.hash = any($8::uuid[])),
-trn as (
-  insert into outlast.turn as f (queue, tenant, starts, started, finish)
-  select u.queue, u.tenant, u.n, u.start + u.n - 1, u.start + u.n
-  from unnest($13::text[], $14::text[], $15::float8[], $16::int[]) u(queue, tenant, start, n)
-  order by u.queue, u.tenant
-  on conflict (queue, tenant) do update set starts = f.starts + excluded.starts, used_at = outlast.clock(),
-    finish = {_BEGINS} + excluded.starts::float8 / {_WEIGHT},
-    started = greatest(f.started, {_BEGINS} + (excluded.starts - 1)::float8 / {_WEIGHT}))
+  where k.hash = u.hash and k.hash = any($8::uuid[]))
 select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
   j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
@@ -243,6 +234,8 @@ async def _decide_with(
         columns = [list(column) for column in zip(*new, strict=True)]
         await db.run(lambda conn: conn.execute(db.in_schema(_NEW_KEYS), *columns))
         turn = await db.run(once)
+    if turn.taken and turn.decision.moves:
+        await move(db, turn.decision.moves)
     return turn.decision, turn.taken
 
 
@@ -269,7 +262,7 @@ async def _take(
     Raises:
         _NotTrueError: not all that were admitted could be taken; what is left of the keys was reckoned with them.
     """
-    taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited, *decision.turns())
+    taken = await conn.fetch(db.in_schema(ADMIT), request.worker_id, *decision.binds(), limited)
     if len(taken) < len(decision.admitted):
         raise _NotTrueError
     place = {candidate.job_id: number for number, candidate in enumerate(decision.admitted)}

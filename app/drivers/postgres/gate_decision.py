@@ -31,6 +31,15 @@ class Candidate(NamedTuple):
     start: float = 0.0
 
 
+class Move(NamedTuple):
+    """Starts of a tenant in a fair queue, the first of which began at `start`."""
+
+    queue: str
+    tenant: str
+    start: float
+    starts: int
+
+
 class Key:
     """One key while it is decided about: how many more may start, and what is left of a rate."""
 
@@ -99,7 +108,8 @@ class Decision:
             self.is_contended = True
             return
         if not is_here:
-            self.is_contended |= not candidate.keys and len(self.admitted) < self.room
+            has_room = len(self.admitted) < self.room and self._rooms[candidate.queue] > 0
+            self.is_contended |= has_room and not candidate.keys
             return
         lacking = next((hash_ for hash_ in candidate.keys if not keys[hash_].has_room), None)
         if lacking is not None:
@@ -134,16 +144,11 @@ class Decision:
             [key.open_at for key in self.touched.values()],
         )
 
-    def turns(self) -> tuple[list[Any], ...]:
-        """Give the binds of `ADMIT` about turns: of whom in which queue, from when on, and how many."""
-        of = [(candidate.queue, candidate.tenant, candidate.start) for candidate in self.admitted if candidate.tenant]
-        counted = Counter(of)
-        return (
-            [queue for queue, _, _ in counted],
-            [tenant for _, tenant, _ in counted],
-            [start for _, _, start in counted],
-            list(counted.values()),
-        )
+    @property
+    def moves(self) -> list[Move]:
+        """Give whose turns these were: of whom in which queue, from when on, and how many."""
+        starts = Counter((one.queue, one.tenant, one.start) for one in self.admitted if one.tenant)
+        return [Move(queue, tenant, start, count) for (queue, tenant, start), count in sorted(starts.items())]
 
     def next_in(self) -> timedelta | None:
         """Give when a rate lets the next of those parked at it start."""

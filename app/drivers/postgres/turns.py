@@ -7,10 +7,11 @@ the queue fair, and by a sweep of any worker. Where no queue is fair there is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...domain.turns import MOST_WEIGHTS
 from .database import Database, Raw
+from .gate_decision import Move
 from .tables_limits import LIMITED
 
 _AT_ONCE = 1_000
@@ -65,6 +66,25 @@ _SET_WEIGHTS = """
 insert into outlast.turn as f (queue, tenant, weight)
 select $1, u.tenant, u.weight from unnest($2::text[], $3::smallint[]) u(tenant, weight) order by u.tenant
 on conflict (queue, tenant) do update set weight = excluded.weight"""
+
+
+# Two rows of one batch are locked in one order; each is locked for the length of this statement alone.
+_BEGINS = "greatest(f.finish, excluded.finish - excluded.starts)"
+_WEIGHT = "coalesce(f.weight, 1)"
+MOVE = f"""
+insert into outlast.turn as f (queue, tenant, starts, started, finish)
+select u.queue, u.tenant, u.n, u.start + u.n - 1, u.start + u.n
+from unnest($1::text[], $2::text[], $3::float8[], $4::int[]) u(queue, tenant, start, n)
+order by u.queue, u.tenant
+on conflict (queue, tenant) do update set starts = f.starts + excluded.starts, used_at = outlast.clock(),
+  finish = {_BEGINS} + excluded.starts::float8 / {_WEIGHT},
+  started = greatest(f.started, {_BEGINS} + (excluded.starts - 1)::float8 / {_WEIGHT})"""  # noqa: S608  our own
+
+
+async def move(db: Database, moves: Sequence[Move]) -> None:
+    """Move turns on by starts that are committed. Their times never go back."""
+    columns = [list(column) for column in zip(*moves, strict=True)]
+    await db.run(lambda conn: conn.execute(db.in_schema(MOVE), *columns))
 
 
 async def set_weights(db: Database, conn: Raw, queue: str, weights: Mapping[str, int | None]) -> None:
