@@ -89,9 +89,9 @@ def nothing_lost(
 
 
 def legal(moves: Iterable[Move]) -> None:
-    """K6: every move is in the table."""
+    """K6: every move is in the table. A ready job that is lined up for its turn stays ready."""
     for move in moves:
-        if move.target is not None:
+        if move.target is not None and not move.source is move.target is State.READY:
             assert is_legal(move.source, move.target), f"{move.job}: {move.source} -> {move.target}"
 
 

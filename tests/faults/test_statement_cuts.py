@@ -30,6 +30,7 @@ from tests.faults.cuts import (
     bulk,
     ends,
     enqueue,
+    fair,
     heart,
     keys,
     limits,
@@ -70,6 +71,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "numbers of limits": limits.NUMBERS,
     "schedules": schedules.OPERATIONS,
     "queues": queues.OPERATIONS,
+    "fair queues": fair.OPERATIONS,
     "actions": actions.OPERATIONS,
     "bulk": bulk.OPERATIONS,
     "keys": keys.OPERATIONS,
@@ -94,13 +96,14 @@ _CELLS = {
     "numbers of limits": 60,
     "schedules": 100,
     "queues": 60,
+    "fair queues": 52,
     "actions": 260,
     "bulk": 300,
     "keys": 50,
     "requests": 56,
 }
 _MODULES = (
-    *(actions, bulk, ends, enqueue, heart, limits, keys, outbox, purges, queues),
+    *(actions, bulk, ends, enqueue, fair, heart, limits, keys, outbox, purges, queues),
     *(repairs, requests, runs, schedules, settle, upkeep, waits, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
