@@ -10,6 +10,7 @@ import pytest
 from app.dashboard.app import PLACES
 from app.domain.api_key import Identity, Scope
 from app.domain.outcome import DeadLettered
+from app.domain.queue import QueueChange
 from app.domain.state import DeadReason
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
@@ -156,6 +157,9 @@ async def test_a_queue_is_paused_limited_and_resumed(visitor: Visitor) -> None:
     await visitor.act(f"/queues/{QUEUE}/limit", {"concurrency": "2", "max_depth": ""})
     (queue,) = (await visitor.browser.get("/v1/queues")).json()["items"]
     assert (queue["is_paused"], queue["concurrency"], queue["max_depth"]) == (True, 2, None)
+    await visitor.env.driver.set_queue(QUEUE, QueueChange(is_fair=True, weights={"default": 3, "other": 2}))
+    page = await visitor.see(f"/queues/{QUEUE}")
+    assert "Its tenants take turns, by weight: <code>default</code> 3" in page
     await visitor.act(f"/queues/{QUEUE}/resume")
     assert (await visitor.browser.get("/v1/queues")).json()["items"][0]["is_paused"] is False
     assert (await visitor.send(f"/queues/{QUEUE}/limit", {"concurrency": "0"})).status_code == 422

@@ -39,6 +39,17 @@ def test_a_queue_is_limited_and_listed(cli: Outlast) -> None:
     assert (document["name"], document["concurrency"], document["max_depth"]) == ("mail", 2, None)
 
 
+def test_tenants_of_a_queue_take_turns(cli: Outlast) -> None:
+    said = cli("queues", "set", "mail", "--fair", "--weight", "acme=3", "--weight", "a=b=2").err.strip()
+    assert said == "mail: tenants take turns (a=b 2, acme 3)"
+    (document,) = cli("queues", "list", "--json").documents()
+    assert (document["is_fair"], document["weights"]) == (True, {"a=b": 2, "acme": 3})
+    assert cli("queues", "set", "mail", "--weight", "acme=none", "--weight", "a=b=none").err.strip() == (
+        "mail: tenants take turns"
+    )
+    assert cli("queues", "set", "mail", "--no-fair").err.strip() == "mail: open"
+
+
 def test_a_queue_is_paused_for_a_while_until_a_time_and_for_good(cli: Outlast) -> None:
     (document,) = cli("queues", "pause", "mail", "--until", "30m", "--reason", "moves", "--json").documents()
     ends = datetime.fromisoformat(str(document["paused_until"]))
@@ -56,6 +67,8 @@ def test_a_queue_is_paused_for_a_while_until_a_time_and_for_good(cli: Outlast) -
     [
         (("set", "mail"), "--concurrency N"),
         (("set", "mail", "--concurrency", "few"), "--concurrency 10"),
+        (("set", "mail", "--weight", "acme"), "--weight TENANT=3"),
+        (("set", "mail", "--weight", "acme=1001"), "from 1 to 1000"),
         (("set", "mail", "--concurrency", "0"), "pause the queue"),
         (("pause", "mail", "--until", "tomorrow"), "--until 2026"),
         (("pause", "mail", "--until", "2020-01-01T00:00:00Z"), "in the future"),

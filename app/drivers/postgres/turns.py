@@ -60,7 +60,9 @@ u as (
   update outlast.gate g set tenant = coalesce((select j.tenant from outlast.job j where j.id = g.job_id), '')
   where g.ctid = any(array(select ctid from gat)) returning 1)
 select ((select count(*) from d) + (select count(*) from u))::int"""  # noqa: S608  same
-FORGET = f"delete from outlast.turn f where {_LONG_UNUSED}"  # noqa: S608  same
+FORGET = f"""
+delete from outlast.turn where ctid = any(array(
+  select f.ctid from outlast.turn f where {_LONG_UNUSED} limit $1::int for update skip locked))"""  # noqa: S608  same
 
 _SET_WEIGHTS = """
 insert into outlast.turn as f (queue, tenant, weight)
@@ -96,7 +98,7 @@ async def line_up(db: Database, batch: int = _AT_ONCE) -> int:
     """Line up to `batch` jobs up by tenant, twice as many at most; gives their number. Forgets unused times."""
     found: int = await db.run(lambda conn: conn.fetchval(db.in_schema(LINE_UP), batch))
     if found < batch:
-        await db.run(lambda conn: conn.execute(db.in_schema(FORGET)))
+        await db.run(lambda conn: conn.execute(db.in_schema(FORGET), batch))
     return found
 
 
