@@ -263,9 +263,17 @@ ENQUEUE = Target(
         *("tests/postgres/test_enqueue_statements.py", "tests/postgres/test_low_water.py"),
         *("tests/conformance/test_enqueue_keys.py", "tests/postgres/test_enqueue_race.py"),
         *("tests/conformance/test_enqueue.py", "tests/conformance/test_queue_depth.py"),
+        "tests/postgres/test_fair_turns.py",
     ),
     (
-        Mutant("queues with a maximum", "q.max_depth is not null and q.name", "false and q.name"),
+        Mutant("queues with a maximum", "(q.max_depth is not null or q.fair)", "(q.fair)"),
+        Mutant("fair queues", "(q.max_depth is not null or q.fair)", "(q.max_depth is not null)"),
+        Mutant("fair queues: as they are now", "  where q.fair and q.name", "  where q.name"),
+        Mutant(
+            "fair queues: their own line",
+            "from a where seq is not null and not is_fair),",
+            "from a where seq is not null),",
+        ),
         Mutant("short: counted first", "where {_LIMITED} is null and {_ID_FIRST}", "where {_ID_FIRST}"),
         Mutant("counted first", "(select queues from limited) is null and ", ""),
         Mutant("id before number", '"(select pg_current_xact_id()) is not null"', '"true"'),

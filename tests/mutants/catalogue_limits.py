@@ -16,6 +16,12 @@ _TESTS = (
     "tests/postgres/test_limits_keys.py",
 )
 
+_OF_TURNS = (
+    "tests/conformance/test_fair_queues.py",
+    "tests/postgres/test_races_fair.py",
+    "tests/postgres/test_fair_turns.py",
+)
+
 LIMITS = (
     Target(
         _DRIVER + "gate.py",
@@ -26,9 +32,6 @@ LIMITS = (
             Mutant("admit: what is held counts", "(select count(*) from outlast.slot s where s.hash = k.hash)", "0"),
             Mutant("admit: an operator's number", "coalesce(r.override, r.declared)", "r.declared"),
             Mutant("admit: what is declared no more", "case when r.declared is not null then", "case when true then"),
-            Mutant("admit: lease", "where s.room > 0 and {MAY_CLAIM.strip()}", "where s.room > 0 and $1 is not null"),
-            Mutant("admit: paused queues", " and l.is_paused is not true"),
-            Mutant("admit: full queues", " and (l.places > 0) is not false"),
             Mutant(
                 "admit: counts under the lock",
                 "{PLACES} as places from outlast.queue q\nwhere",
@@ -36,15 +39,61 @@ LIMITS = (
             ),
             Mutant("admit: paused since", "({PAUSED} or (q.concurrency", "((q.concurrency"),
             Mutant("admit: limited since", "q.concurrency is not null and q.name <> all", "false and q.name <> all"),
-            Mutant("admit: parked ones of open keys", "where k.open_at <= outlast.clock()", "where false"),
-            Mutant("admit: in order", "order by c.rank, c.seq limit", "order by c.seq limit"),
             Mutant(
                 "admit: passes over a cancel",
                 "any($2::uuid[]) for update skip locked)",
                 "any($2::uuid[]) for update)",
             ),
             Mutant("admit: keeps what it decides about", "any($2::uuid[]) for update skip locked)", "any($2::uuid[]))"),
+            Mutant("admit: no more in hands than there is room for", "  limit $4::int)\nselect", "  )\nselect"),
             Mutant("admit: all of a decision or none", "len(taken) < len(decision.admitted)", "len(taken) < 0"),
+        ),
+    ),
+    Target(
+        _DRIVER + "gate_look.py",
+        (*_TESTS, "tests/conformance/test_fair_queues.py"),
+        (
+            Mutant("look: lease", "where s.room > 0 and {MAY_CLAIM.strip()}", "where s.room > 0 and $1 is not null"),
+            Mutant("look: paused queues", " and l.is_paused is not true"),
+            Mutant("look: full queues", " and (l.places > 0) is not false"),
+            Mutant("look: parked ones of open keys", "where k.open_at <= outlast.clock()", "where false"),
+            Mutant("look: in order", "order by c.rank, c.seq limit", "order by c.seq limit"),
+            Mutant("look: every tenant", "g.tenant > t.tenant order", "g.tenant > t.tenant and false order"),
+            Mutant("look: tenants parked at a key", "g.tenant > '' order", "false order"),
+            Mutant("look: a share of the heads by weight", "ceil($5::int * coalesce(f.weight,", "ceil(1 * coalesce(1,"),
+            Mutant("look: from where the queue is", "greatest(f.finish, v.started, 0)", "greatest(f.finish, 0)"),
+            Mutant("look: from where the tenant is", "greatest(f.finish, v.started, 0)", "greatest(v.started, 0)"),
+            Mutant("look: goes on behind the last", "where t.n = {MOST_TENANTS} and", "where false and"),
+        ),
+    ),
+    Target(
+        _DRIVER + "turns.py",
+        _OF_TURNS,
+        (
+            Mutant("turns: by weight", "excluded.starts::float8 / {_WEIGHT},", "excluded.starts::float8,"),
+            Mutant(
+                "turns: never back",
+                "greatest(f.finish, excluded.finish - excluded.starts)",
+                "excluded.finish - excluded.starts",
+            ),
+            Mutant("turns: from the queue's time", "greatest(f.finish, excluded.finish - excluded.starts)", "f.finish"),
+            Mutant("turns: when the last began", "{_BEGINS} + (excluded.starts - 1)", "{_BEGINS} + (excluded.starts)"),
+            Mutant("line up: fair queues alone", "where q.fair),", "where q.name is not null),"),
+            Mutant(
+                "line up: what is in hands",
+                "for update skip locked) x\n  limit $1::int),\nd as",
+                "for update) x\n  limit $1::int),\nd as",
+            ),
+            Mutant("line up: keeps the order", "d.rank | {LIMITED}, d.seq,", "d.rank | {LIMITED}, -d.seq,"),
+            Mutant("line up: stays in the gate", "d.rank | {LIMITED}", "d.rank"),
+            Mutant("line up: by tenant", "coalesce(j.tenant, '')\n", "''\n"),
+            Mutant("forget: not a weight", "f.weight is null and f.used_at", "f.used_at"),
+            Mutant("forget: not what is in use", " and f.used_at < outlast.clock() - interval '1 day'"),
+            Mutant(
+                "weights: taken away again",
+                "set weight = excluded.weight",
+                "set weight = coalesce(excluded.weight, f.weight)",
+            ),
         ),
     ),
     Target(

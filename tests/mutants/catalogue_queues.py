@@ -18,6 +18,7 @@ QUEUES = (
         (
             *("tests/conformance/test_queue_pauses.py", "tests/conformance/test_stats.py", *_LIMITS),
             *("tests/postgres/test_predicates_beside.py", "tests/conformance/test_queue_depth.py"),
+            "tests/conformance/test_fair_queues.py",
         ),
         (
             Mutant("pause: until", " and (q.paused_until is null or q.paused_until > outlast.clock())"),
@@ -33,6 +34,12 @@ QUEUES = (
             Mutant("set: depth is kept", "case when $4 then excluded.max_depth else q.max_depth end", "$5"),
             Mutant("tidy: paused", " and paused_at is null and concurrency", " and concurrency"),
             Mutant("tidy: limited", " and concurrency is null and max_depth is null"),
+            Mutant("tidy: fair", " and not fair"),
+            Mutant(
+                "set: fair is kept",
+                "set fair = coalesce($6::boolean, q.fair)",
+                "set fair = coalesce($6::boolean, false)",
+            ),
         ),
     ),
     Target(
