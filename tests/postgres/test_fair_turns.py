@@ -40,7 +40,6 @@ async def test_a_tenant_that_began_nothing_for_a_day_is_forgotten_and_has_lost_n
     assert await known(arena) == ["b", "w"]
     # Both begin where the queue is, of which b has just had its turn.
     assert await started(arena, "aabb") == "aabb"
-    assert await started(arena, "aabb") == "abab"
 
 
 async def test_a_queue_that_is_not_fair_is_looked_at_by_nobody(arena: Arena) -> None:

@@ -265,7 +265,7 @@ async def test_tables_of_rows_that_come_and_go_are_vacuumed_early_and_keep_their
             "select relname, reloptions from pg_class where relnamespace = 'outlast'::regnamespace and relkind = 'r'"
         )
     early = {row["relname"] for row in rows if {"vacuum_truncate=off", *EARLY} <= set(row["reloptions"] or ())}
-    assert early == {*GROWN, "live_key", "outbox", "gate", "limit_key", "slot"}
+    assert early == {*GROWN, "live_key", "outbox", "gate", "limit_key", "slot", "turn"}
     assert {row["relname"]: row["reloptions"] for row in rows}["worker"] == ["fillfactor=50"]
 
 
