@@ -15,7 +15,7 @@ from app.domain.state import State
 from app.drivers.protocol import Wake
 from tests.conformance.ears import hearing
 from tests.conformance.gated import admit, declare, ids, limited, looked
-from tests.support.drivers import NAME, QUEUE, DriverEnv, new_job
+from tests.support.drivers import NAME, QUEUE, DriverEnv, new_id, new_job
 
 FAIR = QueueChange(is_fair=True)
 FACTS = {rule.code: rule.facts for rule in REASON_RULES}
@@ -163,6 +163,18 @@ async def test_delayed_jobs_and_an_operators_retry_wait_for_their_turn(env: Driv
     assert not (await env.driver.due()).must_line_up
     assert await env.claim(worker) == ()
     assert await tenants(env, worker, 2) == "ba"
+
+
+async def test_a_fork_waits_for_its_turn(env: DriverEnv) -> None:
+    worker = await fair(env)
+    (job_id,) = await of(env, "a")
+    (held,) = await admit(env, worker)
+    await env.close_attempt(held.token, Completed())
+    await of(env, "b", 1)
+    await env.driver.fork(job_id, new_id=new_id())
+    assert not (await env.driver.due()).must_line_up
+    assert await env.claim(worker) == ()
+    assert await tenants(env, worker, 9) == "ba"
 
 
 async def test_a_queue_that_is_fair_no_more_lets_its_line_go_and_takes_the_rest_as_before(env: DriverEnv) -> None:
