@@ -32,8 +32,6 @@ def due(store: Store) -> Due:
             has_resumed=_has_resumed(store, now),
             must_bulk=must_work_off(store.bulk.values(), now),
             must_free=has_orphans(store) or any(forsaken(store, now)) or any(store.limits.unused(now)),
-            is_gated=has_gated(store),
-            must_free=has_orphans(store),
             is_gated=has_gated(store) or bool(store.turns.fair),
             admit_in=admit_in(store, now),
         )
