@@ -18,7 +18,7 @@ async def in_force(env: DriverEnv) -> dict[str, int | None]:
 
 async def started(env: DriverEnv, version: str, n: int | None, **others: int) -> WorkerId:
     """Start a worker of a version, as one starts: its job types first."""
-    await declare(env, n, version=version, **others)
+    await declare(env, n, name=NAME, version=version, rate=None, **others)
     return await env.register(code_version=version)
 
 

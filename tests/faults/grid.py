@@ -19,7 +19,7 @@ from tests.support.cron_read import expression_of
 from tests.support.cron_walk import Run, enumerated, walk
 
 if TYPE_CHECKING:
-    from tests.faults.history import Write
+    from tests.faults.written import Write
 
 # Around a change of the clock enough is walked for every expression to have both sides of it.
 _EDGE = timedelta(days=2)
