@@ -52,10 +52,15 @@ class ListQuery:
         return any(each is not None and each != frozenset() for each in wanted)
 
     @property
+    def needs_envelope(self) -> bool:
+        """Say whether what it was enqueued as decides about it."""
+        words = (self.name, self.queue, self.tenant, self.created_after, self.created_before, self.key, self.parent_id)
+        return any((*words, self.tags_any, self.tags_all))
+
+    @property
     def is_filtered(self) -> bool:
         """Say whether some jobs do not fit."""
-        words = (self.name, self.queue, self.tenant, self.created_after, self.created_before, self.key, self.parent_id)
-        return self.needs_token or any((*words, self.tags_any, self.tags_all))
+        return self.needs_token or self.needs_envelope
 
 
 # Nobody reads the difference beyond, and finding it would cost more with every job there is.

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from app.domain.edit import JobPatch
 from app.domain.job import JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo
 from app.domain.snapshot import JobCount
 from app.domain.state import DeadReason, State
 from app.drivers.reading import ListQuery
-from tests.support.drivers import DriverEnv, new_job
+from tests.support.drivers import DriverEnv, new_id, new_job
 
 MINUTE = timedelta(minutes=1)
 
@@ -74,6 +75,34 @@ async def test_jobs_are_found_by_what_they_were_enqueued_as(env: DriverEnv) -> N
     assert await _ids(env, key="order:1") == {parent}
     assert await _ids(env, parent_id=parent) == {child}
     assert await _ids(env, parent_id=parent, tags_any=("a",)) == set()
+
+
+async def test_tags_are_found_as_they_stand_now(env: DriverEnv) -> None:
+    tagged = await env.enqueue(tags=("a", "b"))
+    bare = await env.enqueue()
+    await env.driver.patch(tagged, JobPatch(tags=("b", "c")))
+    await env.driver.patch(bare, JobPatch(tags=("a", "a")))
+    assert await _ids(env, tags_any=("a",)) == {bare}
+    assert await _ids(env, tags_any=("a", "c")) == {bare, tagged}
+    copy = (await env.driver.fork(tagged, new_id=new_id())).id
+    assert await _ids(env, tags_all=("b", "c")) == {tagged, copy}
+    await env.driver.patch(bare, JobPatch(tags=()))
+    await env.driver.cancel(tagged, reason="over")
+    await env.driver.delete(tagged)
+    assert await _ids(env, tags_any=("a", "b", "c")) == {copy}
+
+
+async def test_of_several_things_each_is_asked_for(env: DriverEnv) -> None:
+    """Whichever of them the store looks through."""
+    plain = await env.enqueue(tenant="acme", tags=("a",))
+    keyed = await env.enqueue(tenant="acme", tags=("a", "b"), key="k")
+    await env.enqueue(tenant="acme", key="other")
+    other = await env.enqueue(tags=("a", "b"), delay=MINUTE)
+    assert await _ids(env, tenant="acme", tags_any=("a", "b")) == {plain, keyed}
+    assert await _ids(env, tenant="acme", tags_any=("a",), key="k") == {keyed}
+    assert await _ids(env, tags_any=("b", "a"), states=frozenset({State.DELAYED})) == {other}
+    assert await _ids(env, tags_all=("a", "b"), states=frozenset({State.READY, State.DONE})) == {keyed}
+    assert await _ids(env, tenant="default", tags_all=("a", "b")) == {other}
 
 
 async def test_jobs_are_found_by_where_they_stand(env: DriverEnv) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from app.domain.job import WorkerId
 from app.domain.retention import Chore
+from app.domain.state import LIVE, State
 from app.drivers.postgres import (
     audit,
+    counting,
     delete,
     describe,
     due,
     expire,
     explain,
     held_still,
+    list_sources,
     listing,
     patch,
     purge,
@@ -23,11 +28,33 @@ from app.drivers.postgres import (
     retry,
     run_now,
 )
+from app.drivers.reading import ListQuery
 from tests.postgres.test_plans import GROWING, READ_WHOLE, plan, session
 
 __all__ = ["session"]
 
 pytestmark = pytest.mark.postgres
+
+SOURCES = {
+    "newest": list_sources.ALL,
+    "done": list_sources.of_states(frozenset({State.DONE})),
+    "dead": list_sources.of_states(frozenset({State.DEAD})),
+    "live": list_sources.of_states(LIVE - {State.READY}),
+    "keyed": list_sources.KEY,
+    "child": list_sources.CHILDREN,
+    "tenant's": list_sources.TENANT,
+    "worker's": list_sources.WORKER,
+    "failed": list_sources.ERROR,
+    "tagged": list_sources.tagged("$10", 1),
+    "tagged somehow": list_sources.tagged("$10", 3),
+    "wholly tagged": list_sources.one_tag(2),
+}
+COUNTS = {
+    "newest": ("newest", ListQuery(name="demo.job")),
+    "done": ("done", ListQuery(states=frozenset({State.DONE}))),
+    "live by tag": ("tagged", ListQuery(states=LIVE, tags_any=("eu",))),
+    "failed": ("failed", ListQuery(error_code="MAILBOX", finished_after=datetime.now(UTC), worker_id=WorkerId(1))),
+}
 
 BESIDE = {
     "describe": describe._DESCRIBE,
@@ -44,17 +71,16 @@ BESIDE = {
     "round over sources": purge_chores.step_sql(Chore.SOURCES),
     "round over events": purge_chores.step_sql(Chore.EVENTS),
     "jobs that are done": purge_chores._DONE_TO,
-    "newest jobs": listing._PAGE.replace("<candidates>", listing._ENVELOPES),
-    "done jobs": listing._PAGE.replace("<candidates>", listing._ENDED),
-    "dead jobs": listing._PAGE.replace("<candidates>", listing._ENDED_BADLY),
-    "jobs older than one": listing.downwards(listing._PAGE.replace("<candidates>", listing._ENVELOPES)),
-    "jobs newer than one": listing.upwards(listing._PAGE.replace("<candidates>", listing._ENVELOPES)),
-    "done jobs newer than one": listing.upwards(listing._PAGE.replace("<candidates>", listing._ENDED)),
-    "children": listing._PAGE.replace("<candidates>", listing._CHILDREN),
-    "count of jobs": listing._COUNT.replace("<candidates>", listing._ENVELOPES).replace("<stands>", listing._UNNEEDED),
-    "count of done jobs": listing._COUNT.replace("<candidates>", listing._ENDED).replace(
-        "<stands>", listing._COUNT_TOKENS
-    ),
+    **{f"{named} jobs": listing.over(listing.PAGE, source) for named, source in SOURCES.items()},
+    **{
+        f"{named} jobs older": listing.downwards(listing.over(listing.PAGE, source))
+        for named, source in SOURCES.items()
+    },
+    **{f"{named} jobs newer": listing.upwards(listing.over(listing.PAGE, source)) for named, source in SOURCES.items()},
+    **{
+        f"count: {named}": listing.over(counting.count_sql(query, SOURCES[of]), SOURCES[of])
+        for named, (of, query) in COUNTS.items()
+    },
     "dead letters": listing._DEAD,
     "run now": run_now._RUN_NOW,
     "a job held still": held_still._LOCK,
@@ -81,7 +107,7 @@ async def test_a_sweep_reads_running_jobs_and_no_other_growing_table(session: An
     assert _scanned(await plan(session, sql)) <= SWEEP
 
 
-@pytest.mark.parametrize("verb", ["newest jobs", "done jobs", "dead jobs"])
+@pytest.mark.parametrize("verb", [f"{named} jobs" for named in SOURCES if named not in {"live", "tagged somehow"}])
 async def test_a_page_is_read_in_order_without_sorting(session: Any, verb: str) -> None:
     """A sort would first look at every candidate; only the page itself may be sorted."""
     sorts = [node for node in await plan(session, BESIDE[verb]) if "Sort" in node["Node Type"]]

@@ -39,6 +39,7 @@ from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
 from ..reading import ListQuery
 from . import (
     claim,
+    counting,
     describe,
     drains,
     due,
@@ -245,7 +246,7 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PurgeVerbs, QueueVerbs,
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit."""
-        return await listing.count_jobs(self._db, query)
+        return await counting.count_jobs(self._db, query)
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""

@@ -115,7 +115,11 @@ def _jobs(meta: MetaData) -> None:
         *optional(deadline_at=INSTANT, timeout_ms=BigInteger, enqueued_by=Text, traceparent=Text),
         *optional(tags=ARRAY(Text), meta=Text, limit_names=ARRAY(Text), limit_keys=ARRAY(Text), events_from=INSTANT),
         Index("job_parent", "parent_id", "id", postgresql_where=text("parent_id is not null")),
+        Index("job_key", "key", "id", postgresql_where=text("key is not null")),
+        Index("job_tenant", "tenant", "id", postgresql_where=text("tenant <> 'default'")),
     )
+    # Kept by triggers of `job`.
+    Table("tag", meta, *needed(tag=Text, job_id=Uuid), PrimaryKeyConstraint("tag", "job_id"))
 
 
 def _tokens(meta: MetaData) -> None:
@@ -135,7 +139,7 @@ def _tokens(meta: MetaData) -> None:
         *needed(due_at=INSTANT),
         *token(),
         *needed(reason=SmallInteger),
-        Index("waiting_due", "due_at"),
+        Index("waiting_due", "due_at", "job_id"),
     )
     Table(
         "running",
@@ -162,6 +166,7 @@ def _tokens(meta: MetaData) -> None:
         *needed(interrupts=SmallInteger, finished_at=INSTANT, late=Boolean),
         *optional(seq=BigInteger, worker=Integer, started_at=INSTANT, result=Text, reason=Text),
         Index("finished_bad", "job_id", postgresql_where=text("state <> 0")),
+        Index("finished_bad_at", "finished_at", "job_id", postgresql_where=text("state <> 0")),
     )
 
 
@@ -195,6 +200,7 @@ def _on_demand(meta: MetaData) -> None:
         *optional(worker=Integer, host=Text, code_version=Text, started_at=INSTANT, step=Text),
         *optional(error_type=Text, error_message=Text, error_code=Text, traceback=Text),
         PrimaryKeyConstraint("job_id", "number"),
+        Index("attempt_error", "error_code", "job_id", "number", postgresql_where=text("error_code is not null")),
     )
 
 
