@@ -29,6 +29,8 @@ from app.http.problems import STATUS
 from app.settings import Settings, environment_names
 from docs import locks
 
+from . import indexes
+
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = ".venv/bin/python -m docs.generate"
 BLOCK = re.compile(
@@ -64,6 +66,7 @@ def renderers() -> dict[str, Renderer]:
         "commands": _commands,
         "operations": _operations,
         "locks": _locks,
+        "indexes": indexes.table,
     }
     raised = _names_in_use()
     blocks.update({f"error {cls.code}": partial(_error, cls, raised) for cls in error_classes().values()})

@@ -18,10 +18,10 @@ from ..domain.explain import explain
 from ..domain.job import Enqueued, JobId, NewJob
 from ..domain.reason import Explanation, Situation
 from ..domain.request_claim import RequestClaim, jobs_of
-from ..domain.snapshot import AttemptView, JobCount, JobPage, JobView
+from ..domain.snapshot import AttemptView, JobCount, JobPage, JobView, PlacedPage
 from ..domain.state import TERMINAL
 from ..drivers.protocol import JobDriver
-from ..drivers.reading import ListQuery
+from ..drivers.reading import SORTABLE, ListQuery, TimeOrder, TimeSort
 from ..jobs.admission import Admission, EnqueueRequest
 from ..jobs.jobtype import JobTypes
 from ..jobs.request import refuse_request
@@ -33,7 +33,16 @@ from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .staged import StagedIds
 from .waiting import ResultWaiters
 
-__all__ = ["EnqueueRequest", "JobControl", "ListQuery", "Placed", "job_not_found"]
+__all__ = [
+    "SORTABLE",
+    "EnqueueRequest",
+    "JobControl",
+    "ListQuery",
+    "Placed",
+    "TimeOrder",
+    "TimeSort",
+    "job_not_found",
+]
 
 AnswerT = TypeVar("AnswerT")
 
@@ -187,6 +196,15 @@ class JobControl(JobActions):
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs, newest first, without payloads and results."""
         return await self._driver.list(query)
+
+    async def list_by_time(self, query: ListQuery, order: TimeOrder) -> PlacedPage:
+        """Give one page of jobs in states that the order has an index of, without payloads and results."""
+        return await self._driver.list_by_time(query, order)
+
+    async def in_full(self, items: Sequence[JobView], *, tenant: str | None) -> tuple[JobView, ...]:
+        """Give the jobs of a page with payload and result, each as it stands by now; without those that are gone."""
+        found = [await self._driver.describe(item.id, tenant=tenant) for item in items]
+        return tuple(view for view in found if view is not None)
 
     async def count(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit, up to 10,000."""

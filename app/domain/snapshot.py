@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from .drain import LAST_PHASE
@@ -97,6 +98,22 @@ class JobPage:
     items: tuple[JobView, ...]
     next_after: JobId | None
     newer_than: JobId | None = None
+
+
+class Place(NamedTuple):
+    """Where a page in the order of a time begins or ends: at a job, or just beside it."""
+
+    at: datetime
+    id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPage:
+    """One page in the order of a time. Places continue it either way, None where nothing is known to be."""
+
+    items: tuple[JobView, ...]
+    next_place: Place | None
+    prev_place: Place | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
 from ..domain.job import JobId, WorkerId
 from ..domain.reason import Situation
-from ..domain.snapshot import AttemptView, DeadGroup, JobCount, JobPage, JobTypeDoc, JobView, QueueView, Stats
+from ..domain.snapshot import (
+    AttemptView,
+    DeadGroup,
+    JobCount,
+    JobPage,
+    JobTypeDoc,
+    JobView,
+    Place,
+    PlacedPage,
+    QueueView,
+    Stats,
+)
 from ..domain.state import State
 from ..domain.vitals import Vitals
+
+
+class TimeSort(StrEnum):
+    """By what times jobs can be listed, other than their enqueue; each is an index over jobs in some states alone."""
+
+    RUN_AT = "run_at"
+    FINISHED_AT = "finished_at"
+
+
+# The states whose jobs an index has in the order of a time. Jobs that are done are in none: it would cost each of them.
+SORTABLE = {
+    TimeSort.RUN_AT: frozenset({State.DELAYED}),
+    TimeSort.FINISHED_AT: frozenset({State.DEAD, State.CANCELLED}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeOrder:
+    """A page in the order of a time: the one behind `place`, or, with `is_back`, the one before it."""
+
+    sort: TimeSort
+    is_ascending: bool = False
+    place: Place | None = None
+    is_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +59,8 @@ class ListQuery:
     """A filter over jobs, newest id first. `before` is the id a page ended with; `limit` 1 to 200.
 
     With `after`, the page is the one just newer than that id. Of times, the lower bound is in, the upper is out.
-    `tags_any` wants one of its tags, `tags_all` every. `worker_id` finds what runs there, `error_code` those whose last
-    attempt failed so.
+    `run_at` is when a delayed job is due, of another one when it was first to be. `tags_any` wants one of its tags,
+    `tags_all` every. `worker_id` finds what runs there, `error_code` those whose last attempt failed so.
     """
 
     states: frozenset[State] = frozenset()
@@ -35,6 +71,8 @@ class ListQuery:
     created_before: datetime | None = None
     finished_after: datetime | None = None
     finished_before: datetime | None = None
+    run_at_after: datetime | None = None
+    run_at_before: datetime | None = None
     tags_any: tuple[str, ...] = ()
     tags_all: tuple[str, ...] = ()
     key: str | None = None
@@ -48,8 +86,9 @@ class ListQuery:
     @property
     def needs_token(self) -> bool:
         """Say whether where a job stands decides about it, beside what it was enqueued as."""
-        wanted = (self.states, self.finished_after, self.finished_before, self.worker_id, self.error_code)
-        return any(each is not None and each != frozenset() for each in wanted)
+        times = (self.finished_after, self.finished_before, self.run_at_after, self.run_at_before)
+        wanted = (*times, self.worker_id, self.error_code)
+        return bool(self.states) or any(each is not None for each in wanted)
 
     @property
     def needs_envelope(self) -> bool:
@@ -88,6 +127,13 @@ class ReadStore(Protocol):
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs, newest first, without payloads and results."""
+        ...
+
+    async def list_by_time(self, query: ListQuery, order: TimeOrder) -> PlacedPage:
+        """Give one page of jobs in states that the order has an index of; the query names no `before` and `after`.
+
+        Jobs of one instant follow each other by their ids.
+        """
         ...
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
@@ -135,6 +181,12 @@ def newer_than(before: JobId | None, first: JobId | None) -> JobId | None:
     if before is None:
         return None
     return JobId(UUID(int=max(before.int - 1, 0))) if first is None else first
+
+
+def beside(place: Place, order: TimeOrder) -> Place:
+    """Give what leads back from an empty page to the job it began behind: a place on this side of that job."""
+    step = 1 if order.is_ascending is not order.is_back else -1
+    return Place(place.at, JobId(UUID(int=min(max(place.id.int + step, 0), _LARGEST))))
 
 
 def not_newer_than(after: JobId, last: JobId | None) -> JobId:

@@ -24,11 +24,8 @@ from ..domain.reason import Situation
 from ..domain.retention import Chore, EndedRule, Purged, Retention, TableRule, Tidied
 from ..domain.snapshot import (
     AttemptView,
-    DeadGroup,
     Due,
     Expired,
-    JobCount,
-    JobPage,
     JobTypeDoc,
     JobView,
     NewWorker,
@@ -42,15 +39,15 @@ from ..domain.vitals import Vitals
 from .capabilities import Capabilities
 from .protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, PurgeQuery, Wake
 from .purging import BATCH, NO_REST
-from .reading import ListQuery
 from .refused_limits import RefusedLimits
+from .refused_reads import RefusedReads
 from .refused_requests import RefusedRequests
 from .runs import Swept
 
 REFUSED_SCHEMES = frozenset({"redis", "rediss", "nats"})
 
 
-class RefusedDriver(RefusedLimits, RefusedRequests):
+class RefusedDriver(RefusedLimits, RefusedReads, RefusedRequests):
     """A `JobDriver` for a store that is not built: it knows its name and refuses everything else."""
 
     def __init__(self, scheme: str) -> None:
@@ -270,15 +267,6 @@ class RefusedDriver(RefusedLimits, RefusedRequests):
         raise self._refusal()
 
     async def attempts(self, job_id: JobId, *, tenant: str | None = None) -> tuple[AttemptView, ...]:
-        raise self._refusal()
-
-    async def list(self, query: ListQuery) -> JobPage:
-        raise self._refusal()
-
-    async def count_jobs(self, query: ListQuery) -> JobCount:
-        raise self._refusal()
-
-    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         raise self._refusal()
 
     async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:

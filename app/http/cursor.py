@@ -1,8 +1,8 @@
 """Page cursors: opaque to clients, checked by us.
 
-A cursor names the id, or the number, a page ended with and the filters it was given out for, so it cannot be used with
-others. It is not secret and not signed: it carries nothing its holder has not been shown, and the caller's tenant is
-applied anyway.
+A cursor names the id, the number, or the time and the id a page ended with and the filters it was given out for, so it
+cannot be used with others. It is not secret and not signed: it carries nothing its holder has not been shown, and the
+caller's tenant is applied anyway.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from ..domain.errors import CursorInvalid
 from ..domain.job import JobId
+from ..domain.snapshot import Place
 
 _FORMAT = b"\x01"
 _BACK = b"\x02"
+_PLACE = b"\x03"
+_PLACE_BACK = b"\x04"
 _HASH_BYTES = 8
+_TIME_BYTES = 8
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _LARGEST = 2**63 - 1
 _LENGTH = len(_FORMAT) + 16 + _HASH_BYTES
 
@@ -45,6 +52,24 @@ def read_two_way_cursor(text: str, filters: Sequence[str | None]) -> tuple[JobId
     return JobId(UUID(bytes=packed[len(_FORMAT) : -_HASH_BYTES])), packed.startswith(_BACK)
 
 
+def write_place_cursor(place: Place, filters: Sequence[str | None], *, is_back: bool) -> str:
+    """Give the cursor of the page behind a place in the order of a time, or of the one before it."""
+    micros = (place.at - _EPOCH) // _MICROSECOND
+    kind = _PLACE_BACK if is_back else _PLACE
+    return _encode(kind + micros.to_bytes(_TIME_BYTES, "big", signed=True) + place.id.bytes + _fingerprint(filters))
+
+
+def read_place_cursor(text: str, filters: Sequence[str | None]) -> tuple[Place, bool]:
+    """Give the place of a cursor, and whether it leads back. Raises `CURSOR_INVALID` as `read_cursor` does."""
+    packed = _unpacked(text, filters, formats=(_PLACE, _PLACE_BACK), length=_LENGTH + _TIME_BYTES)
+    at, job_id = packed[1 : 1 + _TIME_BYTES], packed[1 + _TIME_BYTES : -_HASH_BYTES]
+    try:
+        instant = _EPOCH + int.from_bytes(at, "big", signed=True) * _MICROSECOND
+    except OverflowError as exc:
+        raise _refusal("it was not given out here") from exc
+    return Place(instant, JobId(UUID(bytes=job_id))), packed.startswith(_PLACE_BACK)
+
+
 def write_number_cursor(last: int, filters: Sequence[str | None]) -> str:
     """Give the cursor that continues after the row of this number."""
     return write_cursor(JobId(UUID(int=last)), filters)
@@ -58,13 +83,13 @@ def read_number_cursor(text: str, filters: Sequence[str | None]) -> int:
     return found
 
 
-def _unpacked(text: str, filters: Sequence[str | None], *, formats: tuple[bytes, ...]) -> bytes:
+def _unpacked(text: str, filters: Sequence[str | None], *, formats: tuple[bytes, ...], length: int = _LENGTH) -> bytes:
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as exc:
         raise _refusal("it was not given out here") from exc
     # The decoder skips characters outside its alphabet; a cursor has one spelling.
-    if len(packed) != _LENGTH or not packed.startswith(formats) or _encode(packed) != text:
+    if len(packed) != length or not packed.startswith(formats) or _encode(packed) != text:
         raise _refusal("it was not given out here")
     if packed[-_HASH_BYTES:] != _fingerprint(filters):
         raise _refusal("it was given out for other filters")

@@ -19,18 +19,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..domain.errors import Internal, JobNotFound, NotFound, NotImplementedYet, OutlastError, RequestInvalid
+from ..domain.errors import Internal, JobNotFound, NotFound, OutlastError, RequestInvalid
 from ..domain.text import json_pointer
 from .caller import route_path
 from .problems import METHOD_NOT_ALLOWED, method_not_allowed
 from .replies import root_of
 
-# Query parameters of the contract that later releases bring: refused as such, never ignored.
-_LATER = frozenset(
-    {
-        "include", "run_at_after", "run_at_before", "sort",
-    }
-)  # fmt: skip
 _NOT_FOUND = 404
 
 
@@ -43,12 +37,7 @@ async def translate_http_exception(request: Request, exc: Exception) -> NoReturn
 async def translate_validation_error(_request: Request, exc: Exception) -> NoReturn:
     """Raise `REQUEST_INVALID` for parameters that do not fit; what was sent is not repeated."""
     assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class only
-    details = exc.errors()
-    unknown = [str(detail["loc"][-1]) for detail in details if detail["type"] == "extra_forbidden"]
-    later = sorted(name for name in unknown if name in _LATER)
-    if later:
-        raise NotImplementedYet(f"the parameter {later[0]} is not built yet", fix="leave it out") from exc
-    raise refusal(parameter_errors(details)) from exc
+    raise refusal(parameter_errors(exc.errors())) from exc
 
 
 async def lead_elsewhere(request: Request, exc: Exception) -> Response:

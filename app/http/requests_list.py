@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
 from ..control.fleet import LARGEST_WORKER_ID
 from ..control.jobs import ListQuery
+from ..domain.errors import RequestInvalid
 from ..domain.job import MAX_TAGS, JobId, WorkerId
+from .includes import LARGE, ListIncludes
 from .requests import Instant, JobFilterFields, Key, Tag, UuidText, whole_number, worker_number
 
-LISTS = frozenset({"state", "tag", "tag_all"})
+LISTS = frozenset({"state", "tag", "tag_all", "include"})
+Sort: TypeAlias = Literal["-created_at", "created_at", "run_at", "-run_at", "finished_at", "-finished_at"]
+# Asked for by name, and refused with the reason.
+UNSORTED = "duration"
+# With payloads and results a page is never longer.
+MOST_WITH_PAYLOADS = 20
+
+
+def _sort(value: object) -> object:
+    if value in get_args(Sort) or value in {UNSORTED, f"-{UNSORTED}"}:
+        return value
+    raise ValueError(f"must be one of {', '.join(get_args(Sort))}")
 
 
 def _yes(value: object) -> object:
@@ -35,6 +48,19 @@ class ListParams(JobFilterFields):
     error_code: Key | None = Field(default=None, description="The code of the error of the last attempt.")
     finished_after: Instant | None = Field(default=None, description="Ended then or later.")
     finished_before: Instant | None = Field(default=None, description="Ended earlier.")
+    run_at_after: Instant | None = Field(default=None, description="Due then or later.")
+    run_at_before: Instant | None = Field(default=None, description="Due earlier.")
+    sort: Annotated[str, BeforeValidator(_sort, json_schema_input_type=Sort)] = Field(
+        default="-created_at",
+        description="`run_at` orders delayed jobs, with `state=delayed`; `finished_at` dead and cancelled ones, with"
+        " these states alone. `-`: the latest first.",
+    )
+    include: ListIncludes = Field(
+        default_factory=list,
+        max_length=3,
+        description="`payload`, `result`, for keys with the scope `payload:read`: at most 20 jobs a page then. `error`:"
+        " its traceback, too. Several, or one with commas.",
+    )
     count: Annotated[bool, BeforeValidator(_yes, json_schema_input_type=bool)] = Field(
         default=False, description="Also count what fits, up to 10,000."
     )
@@ -56,11 +82,29 @@ class ListParams(JobFilterFields):
             created_before=self.created_before,
             finished_after=self.finished_after,
             finished_before=self.finished_before,
+            run_at_after=self.run_at_after,
+            run_at_before=self.run_at_before,
             tags_any=tuple(sorted(set(self.tag))),
             tags_all=tuple(sorted(set(self.tag_all))),
             key=self.key,
             parent_id=None if self.parent_id is None else JobId(self.parent_id),
             worker_id=None if self.worker_id is None else WorkerId(self.worker_id),
             error_code=self.error_code,
-            limit=self.limit,
+            limit=self._limit(),
         )
+
+    def _limit(self) -> int:
+        """Give how many jobs are in a page.
+
+        Raises:
+            RequestInvalid: more of them than may be, with their payloads.
+        """
+        if LARGE.isdisjoint(self.include) or self.limit <= MOST_WITH_PAYLOADS:
+            return self.limit
+        if "limit" in self.model_fields_set:
+            raise RequestInvalid(
+                f"a page with payloads or results has at most {MOST_WITH_PAYLOADS} jobs, not {self.limit}",
+                fix=f"ask for limit={MOST_WITH_PAYLOADS}, or read payloads with GET /v1/jobs/{{id}}",
+                errors=[{"in": "query", "pointer": "/limit", "detail": f"must be at most {MOST_WITH_PAYLOADS}"}],
+            )
+        return MOST_WITH_PAYLOADS

@@ -17,7 +17,7 @@ from app.client import UNCHANGED, AsyncClient, Client
 from app.client.answers.fleet import Fates, Finding, JobType
 from app.client.answers.operations import BulkItem, DeadGroup, DeadPurge
 from app.client.answers.runs import Reason, Waits
-from app.client.answers.shown import EnqueuedJob, JobError, Shown
+from app.client.answers.shown import EnqueuedJob, JobError, JobSummary, Shown
 from app.client.bound import Async, AsyncPages, Sync, SyncPages
 from app.client.calls.queues import limit_queue
 from app.domain.state import State
@@ -31,6 +31,7 @@ WHICH: dict[str, Any] = {
     "state": [State.DEAD, "held"], "name": "demo.count_lines", "queue": "mail", "tenant": "a", "tag": "x",
     "tag_all": ["y", "z"], "key": "k", "parent_id": ID, "worker_id": "17", "error_code": "JOB_TIMEOUT",
     "created_after": AT, "created_before": AT, "finished_after": AT, "finished_before": AT,
+    "run_at_after": AT, "run_at_before": AT,
 }  # fmt: skip
 # By the way from the client: arguments that say everything there is to say.
 ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
@@ -43,8 +44,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         },
     ),
     "enqueue_many": (("demo.count_lines", [{"at": AT}, {}]), {"queue": "mail", "delay": HOUR, "tags": ["a"]}),
-    "get": ((ID,), {}),
-    "list": ((), {"limit": 7, **WHICH}),
+    "get": ((ID,), {"include": ["error", "attempts", "steps"]}),
+    "list": ((), {"limit": 7, "sort": "run_at", "include": ["payload", "error"], **WHICH}),
     "count": ((), WHICH),
     "cancel": ((ID,), {"reason": "no longer"}),
     "retry": ((ID,), {"mode": "fresh", "from_step": "load", "reason": "mended"}),
@@ -224,6 +225,7 @@ RENAMED: dict[type[Shown], str | None] = {
     Reason: "ExplainedReason",
     EnqueuedJob: "EnqueuedReceipt",
     Fates: None,
+    JobSummary: None,
     Waits: "StepList",
 }
 # Of job types the document names what every one has; `job` is the whole answer once more.

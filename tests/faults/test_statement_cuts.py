@@ -119,7 +119,7 @@ _READS = {
         "database_time",
         "dead_letters",
     ),
-    *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history"),
+    *("describe", "drains", "due", "events", "find", "finished_among", "forwarded", "heard", "history", "list_by_time"),
     *("items", "job_types", "key", "keys", "known", "limits_of", "list", "listen", "now", "open"),
     *("open_heartbeat", "operations", "ping"),
     *("queue_facts", "queues", "run", "schedules", "situation", "slots", "stage_now", "standings", "stats"),

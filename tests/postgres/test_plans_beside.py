@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from app.domain.job import WorkerId
+from app.domain.job import JobId, WorkerId
 from app.domain.retention import Chore
+from app.domain.snapshot import Place
 from app.domain.state import LIVE, State
 from app.drivers.postgres import (
     audit,
@@ -21,6 +23,7 @@ from app.drivers.postgres import (
     held_still,
     list_sources,
     listing,
+    listing_by_time,
     patch,
     purge,
     purge_chores,
@@ -28,7 +31,7 @@ from app.drivers.postgres import (
     retry,
     run_now,
 )
-from app.drivers.reading import ListQuery
+from app.drivers.reading import ListQuery, TimeOrder, TimeSort
 from tests.postgres.test_plans import GROWING, READ_WHOLE, plan, session
 
 __all__ = ["session"]
@@ -55,6 +58,14 @@ COUNTS = {
     "live by tag": ("tagged", ListQuery(states=LIVE, tags_any=("eu",))),
     "failed": ("failed", ListQuery(error_code="MAILBOX", finished_after=datetime.now(UTC), worker_id=WorkerId(1))),
 }
+_PLACE = Place(datetime.now(UTC), JobId(UUID(int=1)))
+BETWEEN = ListQuery(run_at_after=_PLACE.at, finished_before=_PLACE.at)
+ORDERS = [
+    TimeOrder(sort=sort, is_ascending=is_ascending, place=place)
+    for sort in TimeSort
+    for is_ascending in (True, False)
+    for place in (None, _PLACE)
+]
 
 BESIDE = {
     "describe": describe._DESCRIBE,
@@ -73,7 +84,7 @@ BESIDE = {
     "jobs that are done": purge_chores._DONE_TO,
     **{f"{named} jobs": listing.over(listing.PAGE, source) for named, source in SOURCES.items()},
     **{
-        f"{named} jobs older": listing.downwards(listing.over(listing.PAGE, source))
+        f"{named} jobs older": list_sources.downwards(listing.over(listing.PAGE, source))
         for named, source in SOURCES.items()
     },
     **{f"{named} jobs newer": listing.upwards(listing.over(listing.PAGE, source)) for named, source in SOURCES.items()},
@@ -81,6 +92,7 @@ BESIDE = {
         f"count: {named}": listing.over(counting.count_sql(query, SOURCES[of]), SOURCES[of])
         for named, (of, query) in COUNTS.items()
     },
+    **{f"jobs by time: {order}": listing_by_time.page_sql(BETWEEN, order) for order in ORDERS},
     "dead letters": listing._DEAD,
     "run now": run_now._RUN_NOW,
     "a job held still": held_still._LOCK,

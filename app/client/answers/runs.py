@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ...domain.state import State
-from .shown import JobError, Shown
+from .shown import Job, JobError, Shown
 
 
 class Attempt(Shown):
@@ -68,6 +68,28 @@ class Waits(Shown):
 
     waits: tuple[Wait, ...] = ()
     children: tuple[UUID, ...] = ()
+
+
+class AttemptList(Shown):
+    """The attempts of a job, as they come with it."""
+
+    items: tuple[Attempt, ...] = ()
+
+
+class StepList(Shown):
+    """The first steps of a job's run, as they come with it; `steps` of the client gives all."""
+
+    items: tuple[Step, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    children: tuple[UUID, ...] = ()
+    next_cursor: str | None = None
+
+
+class JobInFull(Job):
+    """A job with what was to be included of its life."""
+
+    attempts: AttemptList | None = None
+    steps: StepList | None = None
 
 
 class Span(Shown):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from ...domain.state import State
 from ..answers.fleet import Count
-from ..answers.shown import EnqueuedJob, Job, JobSummary, Result
+from ..answers.runs import JobInFull
+from ..answers.shown import EnqueuedJob, Job, Result
 from ..call import Answer, Call, Page, get, get_pages, given, path
 from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
+
+Include: TypeAlias = Literal["payload", "result", "error", "attempts", "steps"]
+Sort: TypeAlias = Literal["-created_at", "created_at", "run_at", "-run_at", "finished_at", "-finished_at"]
 
 
 class ManyOptions(TypedDict, total=False):
@@ -61,6 +65,8 @@ class JobFilters(TypedDict, total=False):
     created_before: datetime
     finished_after: datetime
     finished_before: datetime
+    run_at_after: datetime
+    run_at_before: datetime
 
 
 def enqueue(job_type: TypeLike, payload: object, **options: Unpack[EnqueueOptions]) -> Call[EnqueuedJob]:
@@ -94,14 +100,29 @@ def enqueue_many(
     )
 
 
-def get_job(job: JobLike) -> Call[Job]:
-    """Give a job as it stands. The id of a staged job leads to the job it became."""
-    return get(path("v1", "jobs", id_of(job)), Job)
+def get_job(job: JobLike, *, include: Sequence[Include] = ()) -> Call[JobInFull]:
+    """Give a job as it stands, its attempts and the first of its steps with it on demand.
+
+    The id of a staged job leads to the job it became. `error` in `include` is the error's traceback.
+    """
+    return get(path("v1", "jobs", id_of(job)), JobInFull, include=list(include) or None)
 
 
-def list_jobs(*, limit: int | None = None, **which: Unpack[JobFilters]) -> Call[Page[JobSummary]]:
-    """Give all jobs that fit, newest first, page by page as they are read; `limit` is how many come in one page."""
-    return get_pages("/v1/jobs", JobSummary, limit=limit, **_filters(which))
+def list_jobs(
+    *,
+    limit: int | None = None,
+    sort: Sort | None = None,
+    include: Sequence[Literal["payload", "result", "error"]] = (),
+    **which: Unpack[JobFilters],
+) -> Call[Page[Job]]:
+    """Give all jobs that fit, newest first or as `sort` says, page by page as they are read.
+
+    `limit` is how many come in one page. By `run_at` delayed jobs are sorted, by `finished_at` dead and cancelled ones.
+
+    Raises:
+        ProblemError: `REQUEST_INVALID`, for a sort without an index; `FORBIDDEN`, for a payload without the scope.
+    """
+    return get_pages("/v1/jobs", Job, limit=limit, sort=sort, include=list(include) or None, **_filters(which))
 
 
 def count_jobs(**which: Unpack[JobFilters]) -> Call[Count]:

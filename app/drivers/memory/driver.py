@@ -26,6 +26,7 @@ from ...domain.snapshot import (
     JobTypeDoc,
     JobView,
     NewWorker,
+    PlacedPage,
     QueueView,
     Reaped,
     Stats,
@@ -35,7 +36,7 @@ from ...domain.vitals import Vitals
 from ..capabilities import Capabilities
 from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
-from ..reading import ListQuery
+from ..reading import ListQuery, TimeOrder
 from . import (
     attempts,
     claim,
@@ -202,6 +203,10 @@ class MemoryDriver(MemoryActions, MemoryLimits, MemoryPurges, MemoryQueues, Memo
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""
         return read.list_jobs(self._store, query)
+
+    async def list_by_time(self, query: ListQuery, order: TimeOrder) -> PlacedPage:
+        """Give one page of jobs in the order of a time."""
+        return read.list_by_time(self._store, query, order)
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit."""

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import TypeAlias
 
 from ...domain.job import JobId
-from ...domain.snapshot import DeadGroup, JobCount, JobPage, JobView
+from ...domain.snapshot import DeadGroup, JobCount, JobPage, JobView, Place, PlacedPage
 from ...domain.state import TERMINAL, State
-from ..reading import MOST_COUNTED, ListQuery, newer_than, not_newer_than
+from ..reading import MOST_COUNTED, ListQuery, TimeOrder, TimeSort, beside, newer_than, not_newer_than
 from .attempts import newest
 from .rows import Finished
 from .steps import waits_shown
@@ -53,6 +53,31 @@ def list_jobs(store: Store, query: ListQuery) -> JobPage:
             next_after=page[-1] if len(older) > len(page) else None,
             newer_than=newer_than(query.before, page[0] if page else None),
         )
+
+
+def list_by_time(store: Store, query: ListQuery, order: TimeOrder) -> PlacedPage:
+    """Give one page in the order of a time; see `ReadStore.list_by_time`."""
+    is_ascending = order.is_ascending is not order.is_back
+    with store.statement() as now:
+        placed = [
+            (Place(at, shown.id), shown)
+            for shown in (view(store, store.envelopes[job_id], now, is_full=False) for job_id in store.envelopes)
+            if _fits(store, shown.id, query, now)
+            if (at := shown.run_at if order.sort is TimeSort.RUN_AT else shown.finished_at) is not None
+            if order.place is None or _is_beyond(Place(at, shown.id), order.place, is_ascending=is_ascending)
+        ]
+    placed.sort(key=lambda one: one[0], reverse=not is_ascending)
+    page = placed[: query.limit]
+    items = tuple(shown for _, shown in page)
+    goes_on = page[-1][0] if len(placed) > len(page) else None
+    back_to = None if order.place is None else page[0][0] if page else beside(order.place, order)
+    if order.is_back:
+        return PlacedPage(items=items[::-1], next_place=back_to, prev_place=goes_on)
+    return PlacedPage(items=items, next_place=goes_on, prev_place=back_to)
+
+
+def _is_beyond(place: Place, other: Place, *, is_ascending: bool) -> bool:
+    return place > other if is_ascending else place < other
 
 
 def count_jobs(store: Store, query: ListQuery) -> JobCount:
@@ -114,6 +139,8 @@ def _stands(shown: JobView, query: ListQuery) -> bool:
     return (
         (query.finished_after is None or (ended is not None and ended >= query.finished_after))
         and (query.finished_before is None or (ended is not None and ended < query.finished_before))
+        and (query.run_at_after is None or (shown.run_at is not None and shown.run_at >= query.run_at_after))
+        and (query.run_at_before is None or (shown.run_at is not None and shown.run_at < query.run_at_before))
         and (query.worker_id is None or (shown.claim is not None and shown.claim.worker_id == query.worker_id))
         and (query.error_code is None or (shown.error is not None and shown.error.code == query.error_code))
     )

@@ -29,15 +29,16 @@ _IN = {
 _RUNS = "select from outlast.running t where t.job_id = e.id and t.worker = $16"
 _ENDED = """select from outlast.finished t where t.job_id = e.id
       and ($14::timestamptz is null or t.finished_at >= $14) and ($15::timestamptz is null or t.finished_at < $15)"""
+_RUN_AT = "coalesce((select t.due_at from outlast.waiting t where t.job_id = e.id), e.run_at)"
 _DONE = f"select from outlast.finished t where t.job_id = e.id and t.state = {CODE_OF[State.DONE]}"
 
 _KNOWN = "s.word = any($6)"
 
-# `$18` is the last candidate that may be looked at, if it was found beforehand: then there are more.
+# `$20` is the last candidate that may be looked at, if it was found beforehand: then there are more.
 _COUNT = f"""
 select (select count(*) from (select from (<candidates>) s{ENVELOPE}<standing> limit $7) h) as n,
   b.floor is not null or (select count(*) from (<candidates>) s) = $2 as is_cut
-from (select {BIND_TYPES}, $18::uuid as floor) b"""  # noqa: S608  our own
+from (select {BIND_TYPES}, $20::uuid as floor) b"""  # noqa: S608  our own
 _LAST_ATTEMPT = """
   cross join lateral (
     select a.error_code, a.number from outlast.attempt a where a.job_id = e.id order by a.number desc limit 1) a"""
@@ -65,6 +66,8 @@ def count_sql(query: ListQuery, source: Source) -> str:
         fits.append(f"({_is_there(_in_any(query.states))})")
     if query.finished_after is not None or query.finished_before is not None:
         fits.append(_is_there(_ENDED))
+    if query.run_at_after is not None or query.run_at_before is not None:
+        fits += [f"($18::timestamptz is null or {_RUN_AT} >= $18)", f"($19::timestamptz is null or {_RUN_AT} < $19)"]
     if query.worker_id is not None:
         fits.append(_is_there(_RUNS))
     if query.error_code is not None:

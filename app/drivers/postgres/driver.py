@@ -28,6 +28,7 @@ from ...domain.snapshot import (
     JobTypeDoc,
     JobView,
     NewWorker,
+    PlacedPage,
     QueueView,
     Reaped,
     Stats,
@@ -36,7 +37,7 @@ from ...domain.snapshot import (
 from ..capabilities import Capabilities
 from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
-from ..reading import ListQuery
+from ..reading import ListQuery, TimeOrder
 from . import (
     claim,
     counting,
@@ -49,6 +50,7 @@ from . import (
     job_types,
     listen,
     listing,
+    listing_by_time,
     promote,
     reap,
     release,
@@ -243,6 +245,10 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PurgeVerbs, QueueVerbs,
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""
         return await listing.list_jobs(self._db, query)
+
+    async def list_by_time(self, query: ListQuery, order: TimeOrder) -> PlacedPage:
+        """Give one page of jobs in the order of a time."""
+        return await listing_by_time.list_by_time(self._db, query, order)
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit."""

@@ -116,7 +116,7 @@ def downwards(sql: str) -> str:
 
 def upwards(sql: str) -> str:
     """Turn candidates around: those above the cursor, the oldest first."""
-    sql = _CURSOR.sub(r"\1 > $1::uuid", sql).replace("id >= $18", "id <= $18")
+    sql = _CURSOR.sub(r"\1 > $1::uuid", sql).replace("id >= $20", "id <= $20")
     return re.sub(r"id desc(|, number desc|, nth) limit \$2", r"id asc\1 limit $2", sql)
 
 
@@ -151,4 +151,5 @@ _NARROW: tuple[tuple[Callable[[ListQuery], bool], Callable[[ListQuery], Source]]
 # Every bind has its type, also where a source does not ask for it.
 BIND_TYPES = """
 $1::uuid, $2::bigint, $3::text, $4::text, $5::text, $6::text[], $7::bigint, $8::timestamptz, $9::timestamptz,
-$10::text[], $11::text[], $12::text, $13::uuid, $14::timestamptz, $15::timestamptz, $16::int, $17::text""".strip()
+$10::text[], $11::text[], $12::text, $13::uuid, $14::timestamptz, $15::timestamptz, $16::int, $17::text,
+$18::timestamptz, $19::timestamptz""".strip()

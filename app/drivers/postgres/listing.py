@@ -35,22 +35,24 @@ ENVELOPE = """
       and ($12::text is null or e.key = $12) and ($13::uuid is null or e.parent_id = $13)
     offset 0) e"""
 # Where it stands fits, and how its last attempt ended.
-_STANDS = f"""
+STANDS = f"""
   where ($6::text[] is null or t.state = any($6::text[]))
     and ($14::timestamptz is null or t.finished_at >= $14) and ($15::timestamptz is null or t.finished_at < $15)
     and ($16::int is null or (t.worker = $16 and t.state = '{State.RUNNING}'))
-    and ($17::text is null or (a.error_code = $17 and t.state <> '{State.DONE}')) and <once>"""
+    and ($17::text is null or (a.error_code = $17 and t.state <> '{State.DONE}'))
+    and ($18::timestamptz is null or coalesce(t.due_at, e.run_at) >= $18)
+    and ($19::timestamptz is null or coalesce(t.due_at, e.run_at) < $19) and <once>"""
 
-# `$2` candidates down to `$18`, of which `$7` are shown; `floor` is the last candidate when the page was not filled by
+# `$2` candidates down to `$20`, of which `$7` are shown; `floor` is the last candidate when the page was not filled by
 # then.
 PAGE = f"""
 with page as materialized (
   select {VIEW}
   from (<candidates>) s{ENVELOPE}
-  cross join lateral ({TOKEN}) t {AROUND}{_STANDS}
+  cross join lateral ({TOKEN}) t {AROUND}{STANDS}
   order by s.id desc limit $7)
 select b.floor, p.* from (
-  select case when (select count(*) from page) < $7 then coalesce($18::uuid, (
+  select case when (select count(*) from page) < $7 then coalesce($20::uuid, (
     select s.id from (<candidates>) s order by s.id desc offset $2 - 1 limit 1)) end as floor) b
 left join page p on true
 order by p.id desc"""  # noqa: S608  same
@@ -127,12 +129,13 @@ def binds_of(query: ListQuery, start: JobId | None, scanned: int, shown: int) ->
         *(start, scanned, query.name, query.queue, query.tenant, sorted(query.states) or None, shown),
         *(query.created_after, query.created_before, list(query.tags_any) or None, list(query.tags_all) or None),
         *(query.key, query.parent_id, query.finished_after, query.finished_before, query.worker_id, query.error_code),
+        *(query.run_at_after, query.run_at_before),
     )
 
 
 def over(sql: str, source: Source, floor: UUID | None = None) -> str:
-    """Give a statement over the candidates of a source, down to `$18` if there is a floor."""
-    candidates = source.sql if floor is None else source.sql.replace("($1::uuid", "id >= $18::uuid and ($1::uuid", 1)
+    """Give a statement over the candidates of a source, down to `$20` if there is a floor."""
+    candidates = source.sql if floor is None else source.sql.replace("($1::uuid", "id >= $20::uuid and ($1::uuid", 1)
     envelope = "(select s.*) e where true" if source.has_envelope else "outlast.job e where e.id = s.id"
     return sql.replace("<candidates>", candidates).replace("<envelope>", envelope).replace("<once>", source.once)
 

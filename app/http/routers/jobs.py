@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...control.jobs import job_not_found
@@ -15,7 +16,8 @@ from ...domain.job import JobId
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
-from ..answers import AttemptList, Job, Result
+from ..answers import AttemptList, Result
+from ..answers_list import JobInFull
 from ..auth import Identity, check_held
 from ..caller import PayloadReader, Reader
 from ..documents import (
@@ -28,8 +30,10 @@ from ..documents import (
     answer,
     problems,
 )
+from ..framework import refuse_repeated
+from ..includes import INCLUDES, JobParams, check_included, included, with_traceback
 from ..prefer import read_preferences
-from ..replies import RETRY_AFTER, etag_of, is_known, reply, reply_job, root_of
+from ..replies import RETRY_AFTER, etag_of, is_known, reply, root_of, shown_job
 from ..services import HttpServices, Services
 
 router = APIRouter(tags=["jobs"])
@@ -64,19 +68,30 @@ _ATTEMPT = {
     summary="Describe a job",
     response_model=None,
     responses={
-        200: answer(Job, "The job.", JOB_EXAMPLE, ETag="Its version."),
+        200: answer(JobInFull, "The job.", JOB_EXAMPLE, ETag="Its version."),
         303: ELSEWHERE,
         304: {"description": "The job has not changed."},
         **problems(404),
     },
     openapi_extra={"parameters": [IF_NONE_MATCH]},
 )
-async def get_job(request: Request, job_id: str, services: Services, identity: Reader) -> Response:
-    """Give one job as it stands, with payload and result byte for byte as they were stored."""
+async def get_job(
+    request: Request, job_id: str, services: Services, identity: Reader, params: Annotated[JobParams, Query()]
+) -> Response:
+    """Give one job as it stands, with payload and result byte for byte as they were stored.
+
+    With `include=steps` it is always answered in full: steps are recorded without another version of the job.
+    """
+    refuse_repeated(request, lists=INCLUDES)
+    words = frozenset[str](params.include)
+    check_included(identity, words)
     view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
-    if is_known(view, request.headers.get("if-none-match", "")):
+    if "steps" not in words and is_known(view, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers={"ETag": etag_of(view)})
-    return reply_job(request, identity, view)
+    document = shown_job(request, identity, view) | await included(services, identity, view, words)
+    if "error" in words:
+        document = with_traceback(document, view)
+    return reply(document, headers={"ETag": etag_of(view)})
 
 
 @router.get(
