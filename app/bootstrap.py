@@ -28,6 +28,7 @@ from .control.doctor.surroundings import look_at_modules, look_at_port
 from .control.drain import DrainControl
 from .control.events import EventControl
 from .control.fleet import FleetControl
+from .control.flow import FlowControl
 from .control.guard import Guard
 from .control.jobs import JobControl
 from .control.keys import KeyControl
@@ -243,6 +244,7 @@ def build_services(
         schedules=build_schedules(settings, driver, catalogue),
         catalogue=catalogue,
         fleet=FleetControl(driver),
+        flow=FlowControl(driver),
         limits=LimitControl(driver),
         drain=drain,
         deploys=DeployControl(driver),

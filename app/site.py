@@ -37,6 +37,7 @@ def dashboard_services(driver: JobDriver, services: HttpServices, *, key: str | 
         schedules=services.schedules,
         catalogue=services.catalogue,
         fleet=services.fleet,
+        flow=services.flow,
         drain=services.drain,
         deploys=services.deploys,
         doctor=services.doctor,

@@ -80,6 +80,7 @@ PURPOSES: dict[str, Purpose] = {
     "event_key": Purpose("events", "waits that begin; lists of events"),
     "event_since": Purpose("events", "waits that begin"),
     # What jobs do not write.
+    "flow_pkey": Purpose("counts of attempts, by workers every 15 seconds", "`GET /v1/stats`"),
     "worker_pkey": Purpose("workers", "heartbeats, every fence"),
     "worker_boot_id_key": Purpose("workers", "repeated registrations"),
     "drain_pkey": Purpose("drains of workers", "reports of deploys"),

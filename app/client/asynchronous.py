@@ -143,6 +143,7 @@ class AsyncClient:
     emit = Async(operations.emit_event)
     emitted = AsyncPages(operations.list_events)
     audit = AsyncPages(operations.list_audit)
+    stats = Async(fleet.get_stats)
     outbox = Async(fleet.get_outbox)
     doctor = Async(fleet.run_doctor)
     version = Async(fleet.get_version)

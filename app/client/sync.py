@@ -141,6 +141,7 @@ class Client:
     emit = Sync(operations.emit_event)
     emitted = SyncPages(operations.list_events)
     audit = SyncPages(operations.list_audit)
+    stats = Sync(fleet.get_stats)
     outbox = Sync(fleet.get_outbox)
     doctor = Sync(fleet.run_doctor)
     version = Sync(fleet.get_version)

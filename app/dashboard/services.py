@@ -17,6 +17,7 @@ from ..control.doctor.doctor import Doctor
 from ..control.drain import DrainControl
 from ..control.events import EventControl
 from ..control.fleet import FleetControl
+from ..control.flow import FlowControl
 from ..control.jobs import JobControl
 from ..control.outbox import OutboxControl
 from ..control.overview import OverviewControl
@@ -49,6 +50,7 @@ class DashboardServices:
     schedules: ScheduleControl
     catalogue: TypeCatalogue
     fleet: FleetControl
+    flow: FlowControl
     drain: DrainControl
     deploys: DeployControl
     doctor: Doctor

@@ -31,6 +31,7 @@ from .actions import ActionStore
 from .capabilities import Capabilities
 from .claims import ClaimRequest, QueueShare
 from .fleet import FleetStore
+from .flow import FlowStore
 from .limits import LimitStore
 from .purging import PurgeQuery as PurgeQuery  # noqa: PLC0414 - a word of this vocabulary
 from .purging import PurgeStore
@@ -83,7 +84,7 @@ class HeartbeatStore(Protocol):
 
 
 class JobDriver(
-    ActionStore, FleetStore, LimitStore, PurgeStore, QueueStore, ReadStore, RequestStore, RunStore, Protocol
+    ActionStore, FleetStore, FlowStore, LimitStore, PurgeStore, QueueStore, ReadStore, RequestStore, RunStore, Protocol
 ):
     """A store of jobs, and of the workers that run them."""
 

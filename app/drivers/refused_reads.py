@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from ..domain.errors import NotImplementedYet
+from ..domain.flow import FlowKind, FlowPart, FlowPoint, FlowQuery
 from ..domain.snapshot import DeadGroup, JobCount, JobPage, PlacedPage
 from .reading import ListQuery, TimeOrder
 
 
 class RefusedReads(ABC):
-    """The lists and counts of a `ReadStore` that refuses everything."""
+    """The lists and counts of a store that refuses everything."""
 
     @abstractmethod
     def _refusal(self) -> NotImplementedYet: ...
@@ -24,6 +26,15 @@ class RefusedReads(ABC):
         raise self._refusal()
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
+        raise self._refusal()
+
+    async def add_flow(self, parts: Sequence[FlowPart]) -> None:
+        raise self._refusal()
+
+    async def flow(self, query: FlowQuery) -> tuple[FlowPoint, ...]:
+        raise self._refusal()
+
+    async def flow_kinds(self, query: FlowQuery) -> tuple[FlowKind, ...]:
         raise self._refusal()
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:

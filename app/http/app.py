@@ -51,6 +51,7 @@ from .routers import (
     queues,
     runs,
     schedules,
+    stats,
     stream,
     topics,
     workers,
@@ -61,7 +62,7 @@ _UNTRACED = OPEN_PATHS | {"/metrics"}
 _ROUTERS = (
     *(enqueue, batches, job_list, jobs, explain, runs, stream, topics, actions, bulk, edits, events, dead_letters),
     *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys),
-    *(drain, deploys, doctor, process, problems),
+    *(drain, deploys, stats, doctor, process, problems),
 )
 _DESCRIPTION = (
     "Background jobs that outlast the process that runs them. Times are RFC 3339 in UTC, durations integer"

@@ -19,6 +19,7 @@ from ..control.doctor.doctor import Doctor
 from ..control.drain import DrainControl
 from ..control.events import EventControl
 from ..control.fleet import FleetControl
+from ..control.flow import FlowControl
 from ..control.guard import Guard
 from ..control.jobs import JobControl
 from ..control.keys import KeyControl
@@ -57,6 +58,7 @@ class HttpServices:
     schedules: ScheduleControl
     catalogue: TypeCatalogue
     fleet: FleetControl
+    flow: FlowControl
     drain: DrainControl
     deploys: DeployControl
     doctor: Doctor

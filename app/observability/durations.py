@@ -33,6 +33,11 @@ class Duration:
             self._counts[place] += 1
             self._sum += seconds
 
+    def counts(self) -> tuple[int, ...]:
+        """Give the counts by bucket, the unbounded one last."""
+        with self._lock:
+            return tuple(self._counts)
+
     def read(self) -> tuple[list[int], float]:
         """Give the cumulated counts by bucket, the unbounded one last, and the sum, of one instant."""
         with self._lock:
@@ -55,6 +60,12 @@ class Durations(Collector):
         values = tuple(labels[name] for name in self._labels)
         with self._lock:
             return self._by_labels.setdefault(values, Duration(self._bounds))
+
+    def counts(self) -> dict[tuple[str, ...], tuple[int, ...]]:
+        """Give the counts by bucket of each set of labels, the unbounded one last."""
+        with self._lock:
+            known = list(self._by_labels.items())
+        return {values: durations.counts() for values, durations in known}
 
     def collect(self) -> Iterator[Metric]:
         """Yield the family with all its sets of labels."""

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ..domain.flow import ATTEMPT_BUCKETS, WAIT_BUCKETS
 from ..domain.outbox import OutboxView
 from ..domain.snapshot import OldestSnapshot, QueueView, Stats
 from ..domain.state import TERMINAL, State
@@ -24,9 +25,6 @@ WakeupMode = Literal["listen", "polling"]
 # Queue names come with requests: beyond this many label values a metric goes on under one name that no queue can have.
 MAX_LABEL_VALUES = 200
 OTHER = "(other)"
-
-_ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
-_WAIT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
 
 
 class BoundedLabels:
@@ -226,10 +224,10 @@ class Metrics:
             "outlast_attempts_lease_lost_total", "Attempts given back by a worker without a lease.", kind, registry=own
         )
         self.attempt_seconds = Durations(
-            "outlast_attempt_seconds", "Time an attempt ran.", kind, bounds=_ATTEMPT_BUCKETS
+            "outlast_attempt_seconds", "Time an attempt ran.", kind, bounds=ATTEMPT_BUCKETS
         )
         self.queue_wait_seconds = Durations(
-            "outlast_queue_wait_seconds", "Time from due to first claimed.", kind, bounds=_WAIT_BUCKETS
+            "outlast_queue_wait_seconds", "Time from due to first claimed.", kind, bounds=WAIT_BUCKETS
         )
         own.register(self.attempt_seconds)
         own.register(self.queue_wait_seconds)

@@ -26,6 +26,7 @@ from ..domain.outcome import (
 )
 from ..domain.snapshot import Expired, Reaped, Stats
 from .facts import code_of, lasted, of_job, of_taken
+from .flow import FlowMeter
 from .metrics import Metrics
 from .telemetry_attempts import Level, worded
 from .telemetry_auth import AuthEvents
@@ -50,6 +51,7 @@ class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvent
         self, *, metrics: Metrics, log: FilteringBoundLogger | None = None, throttle: Throttle | None = None
     ) -> None:
         self.metrics = metrics
+        self.flow = FlowMeter(metrics)
         self._log = log
         self._throttle = throttle or Throttle()
         self._lock = threading.Lock()

@@ -41,6 +41,7 @@ from .settler import Settler
 from .showing import Showing
 from .slot_return import SlotReturn
 from .stall import StallWatch
+from .tally import TallyKeeper
 from .told import Told
 
 _NEWS = frozenset({Wake.READY, Wake.DELAYED, Wake.REVOKED})
@@ -67,6 +68,7 @@ class Session:
             roll=kit.roll,
         )
         self._showing = Showing(driver=driver, registration=self.registration, telemetry=telemetry)
+        self._tally = TallyKeeper(driver=driver, telemetry=telemetry, roll=kit.roll)
         self._settler = Settler(
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
@@ -161,6 +163,7 @@ class Session:
             start_in(parts, self._guarded(self._scribe.run), name="outlast.scribe")
             start_in(parts, self._guarded(partial(self._watch.beat, self._over)), name="outlast.loop_beat")
             start_in(parts, self._guarded(partial(self._showing.run, self._over)), name="outlast.showing")
+            start_in(parts, self._guarded(partial(self._tally.run, self._over)), name="outlast.tally")
             start_in(parts, self._guarded(self._keep_lease), name="outlast.lease")
             try:
                 async with asyncio.TaskGroup() as runs:
@@ -176,6 +179,7 @@ class Session:
                 self._scribe.end()
                 self._settler.give_up()
                 self._slots.give_up()
+        await self._tally.end()
 
     async def _serve(self) -> None:
         """Work until told to leave; then wait for what runs, or give it up when the time is over."""

@@ -66,6 +66,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "audit": ((), {"actor": "anna", "action": "job.cancel", "target_kind": "job", "target": str(ID), "tenant": "a",
                    "created_after": AT, "created_before": AT, "limit": 7}),
     "outbox": ((), {}),
+    "stats": (("24h",), {"bucket": "6h", "job_type": "demo.count_lines", "queue": "mail"}),
     "doctor": ((), {}),
     "version": ((), {}),
     "queues.list": ((), {}),

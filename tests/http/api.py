@@ -21,6 +21,7 @@ from app.control.doctor.finding import Surroundings
 from app.control.drain import DrainControl
 from app.control.events import EventControl
 from app.control.fleet import FleetControl
+from app.control.flow import FlowControl
 from app.control.guard import Guard
 from app.control.jobs import JobControl
 from app.control.keys import KeyControl
@@ -135,6 +136,7 @@ class Api:
                 ),
                 "catalogue": catalogue,
                 "fleet": FleetControl(env.driver),
+                "flow": FlowControl(env.driver),
                 "deploys": DeployControl(env.driver),
                 "doctor": _doctor(env),
                 "drain": DrainControl(status=self.leaving.status, begin=self.leaving.request),

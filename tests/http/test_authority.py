@@ -39,7 +39,8 @@ NEEDS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("listLogs", "streamJob", "listEvents", "describeJobTypes", "describeJobType"), frozenset({READ})),
     **dict.fromkeys(("listBulkOperations", "getBulkOperation", "listBulkOperationItems"), frozenset({READ})),
     **dict.fromkeys(
-        ("listDeadLetters", "listDeploys", "getDrainStatus", "getOutbox", "listQueues", "getQueue"), frozenset({READ})
+        ("listDeadLetters", "listDeploys", "getDrainStatus", "getOutbox", "listQueues", "getQueue", "getStats"),
+        frozenset({READ}),
     ),
     **dict.fromkeys(
         ("listSlots", "listLimits", "listSchedules", "previewSchedule", "getSchedule", "listWorkers"), frozenset({READ})

@@ -20,6 +20,7 @@ from app.drivers.postgres import (
     due,
     expire,
     explain,
+    flow,
     held_still,
     list_sources,
     listing,
@@ -93,6 +94,10 @@ BESIDE = {
         for named, (of, query) in COUNTS.items()
     },
     **{f"jobs by time: {order}": listing_by_time.page_sql(BETWEEN, order) for order in ORDERS},
+    "add counts": flow._ADD,
+    "forget counts": flow._FORGET,
+    "chart": flow._FLOW,
+    "chart of job types": flow._KINDS,
     "dead letters": listing._DEAD,
     "run now": run_now._RUN_NOW,
     "a job held still": held_still._LOCK,

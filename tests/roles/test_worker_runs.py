@@ -12,6 +12,7 @@ import pytest
 import structlog
 from pydantic import BaseModel
 
+from app.domain.flow import TIERS, FlowQuery
 from app.domain.outcome import OutcomeKind
 from app.domain.retry import RetryPolicy
 from app.domain.state import DeadReason, State
@@ -250,3 +251,17 @@ async def test_bodies_enqueue_with_the_workers_client() -> None:
         job_id = await bench.enqueue("parent.job")
         await bench.until("attempt.completed", job_id)
         await bench.probe.wait("attempt.completed", job="child.job")
+
+
+async def test_a_worker_that_leaves_has_added_what_it_counted() -> None:
+    @job("count.job")
+    async def count() -> None:
+        pass
+
+    async with working(count) as bench:
+        job_id = await bench.enqueue("count.job", {})
+        await bench.until("attempt.completed", job_id)
+        driver, since = bench.driver, (await bench.view(job_id)).created_at - timedelta(hours=2)
+        await bench.worker.stop()
+        (kind,) = await driver.flow_kinds(FlowQuery(tier=TIERS[0], since=since))
+    assert (kind.name, kind.tally.counts[0], sum(kind.tally.runs)) == ("count.job", 1, 1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..answers.fleet import Checkup, Deploy, Drain, FleetDrain, JobType, Outbox, Version, Worker
+from ..answers.stats import ServiceStats
 from ..call import Call, Page, get, get_items, get_pages, path, post
 from ..wire import TypeLike, name_of
 
@@ -41,6 +44,18 @@ def get_fleet_drain() -> Call[FleetDrain]:
 def start_drain() -> Call[Drain]:
     """Let the process that answers leave."""
     return post("/v1/drain", Drain)
+
+
+def get_stats(
+    window: Literal["1h", "24h", "7d"] | None = None,
+    *,
+    bucket: Literal["1m", "5m", "15m", "1h", "6h", "1d"] | None = None,
+    job_type: TypeLike | None = None,
+    queue: str | None = None,
+) -> Call[ServiceStats]:
+    """Chart what attempts came to in the last hour, or another window, in points of `bucket`."""
+    name = None if job_type is None else name_of(job_type)
+    return get("/v1/stats", ServiceStats, window=window, bucket=bucket, name=name, queue=queue)
 
 
 def list_deploys(*, limit: int | None = None) -> Call[Page[Deploy]]:

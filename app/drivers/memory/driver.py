@@ -56,6 +56,7 @@ from .actions import MemoryActions
 from .api_keys import MemoryKeys
 from .bulk import MemoryBulk
 from .clock import SystemClock
+from .flow import MemoryFlow
 from .limit_verbs import MemoryLimits
 from .outbox import MemoryOutbox
 from .purge import MemoryPurges
@@ -65,7 +66,7 @@ from .schedules import MemorySchedules
 from .store import Store
 
 
-class MemoryDriver(MemoryActions, MemoryLimits, MemoryPurges, MemoryQueues, MemoryRequests):
+class MemoryDriver(MemoryFlow, MemoryActions, MemoryLimits, MemoryPurges, MemoryQueues, MemoryRequests):
     """A `JobDriver` whose rows live in this process. What each verb does is said by the protocol."""
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -20,6 +20,7 @@ from ...domain.audit import AuditEntry, AuditView
 from ...domain.bulk import BulkId
 from ...domain.clock import Clock
 from ...domain.errors import DriverUnavailable, Internal
+from ...domain.flow import Tally
 from ...domain.job import LANE_NEW, LANE_RESUMED, ClaimToken, Counters, JobId, WorkerId, rank_of
 from ...domain.ledger import FIRST_KEPT, LAST_KEPT
 from ...domain.queue import Pause
@@ -76,6 +77,7 @@ class Store:
         self.turns = Turns()
         self.audit: list[AuditView] = []
         self.requests: dict[RequestId, Asked] = {}
+        self.flow: dict[tuple[int, datetime, str, str], Tally] = {}
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
         self.bulk: dict[BulkId, Operation] = {}

@@ -65,6 +65,7 @@ from .bulk import PostgresBulk
 from .database import Database
 from .enqueue_lane import EnqueueLanes
 from .examine import examine
+from .flow import PostgresFlow
 from .limit_verbs import LimitVerbs
 from .look_verbs import LookVerbs
 from .outbox import PostgresOutbox
@@ -77,7 +78,7 @@ from .tables import DEFAULT_SCHEMA
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
 
-class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PurgeVerbs, QueueVerbs, RequestVerbs):
+class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerbs, QueueVerbs, RequestVerbs):
     """A store of jobs in PostgreSQL 15 or newer. What each verb promises, the protocol says.
 
     `owns_engine`: the engine was made for this driver, which disposes of it when closed.

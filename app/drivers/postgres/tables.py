@@ -37,7 +37,7 @@ from .tables_schedules import add_schedules
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0020"
+REQUIRED_REVISION = "0021"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -51,6 +51,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     _outbox(meta)
     add_runs(meta)
     add_schedules(meta)
+    _flow(meta)
     _purge(meta)
     add_audit(meta)
     add_bulk(meta)
@@ -201,6 +202,16 @@ def _on_demand(meta: MetaData) -> None:
         *optional(error_type=Text, error_message=Text, error_code=Text, traceback=Text),
         PrimaryKeyConstraint("job_id", "number"),
         Index("attempt_error", "error_code", "job_id", "number", postgresql_where=text("error_code is not null")),
+    )
+
+
+def _flow(meta: MetaData) -> None:
+    Table(
+        "flow",
+        meta,
+        *needed(tier=Integer, at=INSTANT, name=Text, queue=Text),
+        *needed(counts=ARRAY(Integer), waits=ARRAY(Integer), runs=ARRAY(Integer)),
+        PrimaryKeyConstraint("tier", "at", "name", "queue"),
     )
 
 

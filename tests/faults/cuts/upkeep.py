@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.errors import JobStateConflict
+from app.domain.flow import FlowPart, Tally
 from app.domain.outcome import CancelVerdict, Completed, DeadLettered, OutcomeKind, Settlement
 from app.domain.state import DeadReason, State
 from app.drivers.protocol import PurgeQuery
@@ -246,7 +247,22 @@ class Purge(Operation):
             assert await self.count(table) == 0, f"left in {table}"
 
 
+class AddFlow(Operation):
+    """Counts for charts: of a lost reply nobody knows, so what was stored is counted again."""
+
+    name = "add counts of attempts"
+
+    async def call(self) -> Any:
+        await self.driver.add_flow([FlowPart("demo.job", "default", Tally(counts=(1, 0, 0, 0, 0, 0)))])
+
+    async def check(self, answer: Any) -> None:
+        assert await self.count("flow") == 3
+        counts = {row["counts"][0] for row in await self.fetch("select counts from outlast.flow")}
+        assert counts == {2 if self.is_cut and self.is_stored else 1}
+
+
 OPERATIONS: tuple[type[Operation], ...] = (
+    AddFlow,
     CancelReady,
     CancelDelayed,
     CancelRunning,

@@ -2,7 +2,7 @@
 
 Tags stand in a narrow table that `job` itself keeps, so that no verb can forget it, also of a release that does not
 know it; a job without tags costs one look at a null. Keys, other tenants than the usual one, codes of errors and bad
-ends have partial indexes. On a large store they can be made beforehand, without keeping writers waiting: the same
+ends have partial indexes. Beside them a table of what attempts came to over time. On a large store they can be made beforehand, without keeping writers waiting: the same
 statements with `concurrently`; this step then finds them there.
 """
 
@@ -12,10 +12,18 @@ import re
 
 from alembic import context, op
 
-revision = "0019"
-down_revision = "0018"
+revision = "0021"
+down_revision = "0020"
 branch_labels = None
 depends_on = None
+
+
+
+def instant(column: str, options: str = "not null") -> str:
+    """Give a timestamp column that every client can read back: finite, years 1970 to 9999."""
+    low, high = "1970-01-01 00:00:00+00", "10000-01-01 00:00:00+00"
+    return f"{column} timestamptz {options} check ({column} >= '{low}' and {column} < '{high}')"
+
 
 STATEMENTS = (
     "create table outlast.tag(tag text not null, job_id uuid not null, primary key (tag, job_id))",
@@ -43,6 +51,11 @@ STATEMENTS = (
     """create index if not exists attempt_error on outlast.attempt(error_code, job_id, number)
       where error_code is not null""",
     "create index if not exists finished_bad_at on outlast.finished(finished_at, job_id) where state <> 0",
+    # What attempts came to: by the length of a stretch in seconds, its beginning, job type and queue. Workers add to
+    # the stretches of now, by rewriting their rows on the page.
+    f"""create table outlast.flow(
+      tier int not null, {instant("at")}, name text not null, queue text not null, counts int[] not null,
+      waits int[] not null, runs int[] not null, primary key (tier, at, name, queue)) with (fillfactor = 50)""",
     # Jobs that are due at one instant may be many: a page of them begins at a place among those.
     "drop index outlast.waiting_due",
     "create index waiting_due on outlast.waiting(due_at, job_id)",
@@ -55,6 +68,7 @@ BACK = (
     *(f"drop trigger {trigger} on outlast.job" for trigger in ("tags_gone", "tags_changed", "tags_made")),
     "drop function outlast.keep_tags()",
     "drop table outlast.tag",
+    "drop table outlast.flow",
 )
 
 

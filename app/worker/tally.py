@@ -1,0 +1,46 @@
+"""Adds what this process has counted of attempts to the store's figures, a few times a minute, and once at the end.
+
+What the store has not taken is added with the next. An idle worker adds nothing, and sends nothing. Owned by `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..drivers.protocol import JobDriver
+from ..lifecycle.tasks import first_of
+from ..observability.telemetry import Telemetry
+
+EVERY_SECONDS = 15.0
+# Of the end of a worker, which has other things to do with its time.
+_LAST_SECONDS = 0.5
+
+
+class TallyKeeper:
+    """Keeps the figures of one life of a worker."""
+
+    def __init__(self, *, driver: JobDriver, telemetry: Telemetry, roll: Callable[[], float]) -> None:
+        self._driver = driver
+        self._telemetry = telemetry
+        self._roll = roll
+
+    async def run(self, over: asyncio.Event) -> None:
+        """Add what was counted, until over."""
+        while not await first_of(over, within=EVERY_SECONDS * (1 - self._roll() / 4)):
+            await self._add(within=None)
+
+    async def end(self) -> None:
+        """Add what is left, if the store takes it at once."""
+        await self._add(within=_LAST_SECONDS)
+
+    async def _add(self, *, within: float | None) -> None:
+        parts = self._telemetry.flow.take()
+        if not parts:
+            return
+        try:
+            async with asyncio.timeout(within):
+                await self._driver.add_flow(parts)
+        except Exception as error:  # noqa: BLE001 - said; added with the next, and charts can do without
+            self._telemetry.flow.give_back(parts)
+            self._telemetry.store_call_failed("add_flow", error)
