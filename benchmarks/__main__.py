@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import drain, enqueue, fairness, flatness, idle, latency, limits, relay, runs
+from . import drain, enqueue, fairness, flatness, idle, latency, limits, pages, relay, runs
 from .bed import Bed, bed
 from .page import Figure, write_page
 
@@ -138,6 +138,11 @@ async def _fairness(bed: Bed) -> list[Figure]:
     ]
 
 
+async def _pages(bed: Bed) -> list[Figure]:
+    times = await pages.beside_a_million(bed, jobs=1_000_000)
+    return [Figure(name=f"10⁶ jobs: {path}", unit="ms", goal="≤ 100", ours=ms) for path, ms in times.items()]
+
+
 ROWS: dict[str, tuple[_Row, int]] = {
     "enqueue": (_enqueue, 3),
     "drain": (_drain, 3),
@@ -148,6 +153,7 @@ ROWS: dict[str, tuple[_Row, int]] = {
     "latency": (_latency, 1),
     "idle": (_idle, 1),
     "flatness": (_flatness, 1),
+    "pages": (_pages, 1),
 }
 
 

@@ -68,12 +68,20 @@ insert into outlast.worker(boot_id, host, pid, code_version, queues, concurrency
 select gen_random_uuid(), 'host-' || i, i, '1', array['default'], 20, 86400000, now() + interval '1 day'
 from generate_series(1, 20) i"""
 
+# Every job type in every stretch of all lengths.
+_FLOW = """
+insert into outlast.flow(tier, at, name, queue, counts, waits, runs)
+select t.tier, to_timestamp(floor(extract(epoch from now()) / t.tier - s) * t.tier), n.name, 'queue-1',
+  array[900, 9, 3, 1, 0, 0], array_fill(50, array[16]), array_fill(50, array[17])
+from (values (60, 119), (900, 103), (3600, 191)) t(tier, upto)
+cross join generate_series(0, t.upto) s cross join outlast.job_name n"""
+
 
 async def fill(connection: Any, jobs: int) -> None:
     """Fill an empty store. No worker may run on it: what its rows hold nobody has claimed."""
     for sql in (_NAMES, _WORKERS):
         await connection.execute(sql)
     await connection.execute(_JOBS, jobs)
-    for sql in (_ENDED, _FAILED, _LIVE):
+    for sql in (_ENDED, _FAILED, _LIVE, _FLOW):
         await connection.execute(sql)
     await connection.execute("vacuum (analyze)")

@@ -19,8 +19,8 @@ def chart_document(chart: FlowChart) -> Document:
     """Give a chart; a column has null where nothing was measured."""
     tallies = [point.tally for point in chart.points]
     columns: dict[str, list[object]] = {outcome.value: [tally.of(outcome) for tally in tallies] for outcome in OUTCOMES}
-    for name in _times(Tally()):
-        columns[name] = [_times(tally)[name] for tally in tallies]
+    times = [_times(tally) for tally in tallies]
+    columns |= {name: [each[name] for each in times] for name in _times(Tally())}
     return {
         "began_at": chart.began_at,
         "ends_at": chart.began_at + len(tallies) * chart.bucket,

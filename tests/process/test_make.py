@@ -66,4 +66,4 @@ def test_without_venv_the_package_to_install_is_named(bare: Path) -> None:
 def test_bench_says_what_it_measures() -> None:
     done = make(CHECKOUT, "bench", "ARGS=--help", path=os.environ["PATH"])
     assert done.returncode == 0
-    assert "enqueue,drain,relay,runs,limits,fairness,latency,idle,flatness" in done.stdout
+    assert "enqueue,drain,relay,runs,limits,fairness,latency,idle,flatness,pages" in done.stdout

@@ -39,6 +39,8 @@ Row: TypeAlias = Mapping[str, Any]
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _CLOSED = "outlast_closed"
 _CONTENDED_TRIES = 4
+# Lists are put together of what is asked for: of all that could be, more than anybody should keep.
+_KEPT_TEXTS = 1_000
 # Connection trouble, read-only or ended transactions, shutdown and recovery, system and internal errors.
 _SERVER_TROUBLE = ("08", "25", "57P", "58", "XX")
 
@@ -159,6 +161,8 @@ class Database:
         """Give SQL written with `outlast.` for the schema at hand."""
         known = self._sql.get(sql)
         if known is None:
+            if len(self._sql) >= _KEPT_TEXTS:
+                self._sql.clear()
             known = self._sql[sql] = in_schema(sql, self.schema)
         return known
 

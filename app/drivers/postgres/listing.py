@@ -22,7 +22,7 @@ from .list_sources import upwards as turned
 from .rows import plain
 from .tenant_wall import behind
 
-GROUPED = 50_000
+GROUPED = 20_000
 
 # What was enqueued fits. The job type is looked up once for all.
 ENVELOPE = """
@@ -62,19 +62,20 @@ select s.id from (<candidates>) s cross join (select {BIND_TYPES}) b
 order by s.id desc offset $2 - 1 limit 1"""  # noqa: S608  same
 
 _DEAD = f"""
-select n.name, coalesce(f.reason, '') as reason, a.error_type, a.error_code, count(*) as n,
-  min(f.finished_at) as first_at, max(f.finished_at) as last_at
-from (
-  select job_id, state, reason, finished_at from outlast.finished where state <> {DONE}
-  order by job_id desc limit $2) f
-cross join lateral (
-  select j.name_id from outlast.job j where j.id = f.job_id and ($1::text is null or j.tenant = $1) offset 0) j
-left join lateral (select n.name from outlast.job_name n where n.id = j.name_id offset 0) n on true
-left join lateral (
-  select a.error_type, a.error_code from outlast.attempt a where a.job_id = f.job_id
-  order by a.number desc limit 1) a on true
+select n.name, g.* from (
+  select j.name_id, coalesce(f.reason, '') as reason, a.error_type, a.error_code, count(*) as n,
+    min(f.finished_at) as first_at, max(f.finished_at) as last_at
+  from (
+    select job_id, state, reason, finished_at from outlast.finished where state <> {DONE}
+    order by job_id desc limit $2) f
+  cross join lateral (
+    select j.name_id from outlast.job j where j.id = f.job_id and ($1::text is null or j.tenant = $1) offset 0) j
+  left join lateral (
+    select a.error_type, a.error_code from outlast.attempt a where a.job_id = f.job_id
+    order by a.number desc limit 1) a on true
 where f.state = {DEAD}
-group by 1, 2, 3, 4"""  # noqa: S608  same
+  group by 1, 2, 3, 4) g
+left join lateral (select n.name from outlast.job_name n where n.id = g.name_id offset 0) n on true"""  # noqa: S608  same
 
 
 async def list_jobs(db: Database, query: ListQuery) -> JobPage:

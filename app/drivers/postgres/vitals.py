@@ -13,12 +13,15 @@ from .tables import REQUIRED_REVISION
 from .vitals_server import server_vitals
 
 _READY = """
-select x.queue, n.name, count(*) as count
+select g.queue, n.name, g.count
 from (
-  select r.queue, r.name_id from outlast.ready r union all select g.queue, g.name_id from outlast.gate g
-  limit $1::int) x
-left join lateral (select n.name from outlast.job_name n where n.id = x.name_id offset 0) n on true
-group by x.queue, n.name order by x.queue, n.name"""
+  select x.queue, x.name_id, count(*) as count
+  from (
+    select r.queue, r.name_id from outlast.ready r union all select g.queue, g.name_id from outlast.gate g
+    limit $1::int) x
+  group by x.queue, x.name_id) g
+left join lateral (select n.name from outlast.job_name n where n.id = g.name_id offset 0) n on true
+order by g.queue, n.name"""
 _LOST = """
 select w.id, w.host, w.lease_until from outlast.worker w
 where w.lost_at is null and w.closed_at is null and w.lease_until <= outlast.clock() order by w.lease_until limit 100"""
