@@ -242,6 +242,7 @@ SMALL = (
         (
             _ROUTES_BESIDE,
             "tests/conformance/test_list.py",
+            "tests/conformance/test_list_filters.py",
             "tests/postgres/test_reading.py",
             "tests/postgres/test_tenant_wall.py",
         ),

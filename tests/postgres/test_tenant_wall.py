@@ -22,7 +22,7 @@ from app.domain.limit import SlotQuery
 from app.domain.outcome import Held
 from app.domain.state import State
 from app.domain.step import RetryMode
-from app.drivers.postgres import migrations
+from app.drivers.postgres import list_sources, migrations
 from app.drivers.postgres.connect import dsn_of
 from app.drivers.postgres.database import Database, create_engine
 from app.drivers.postgres.driver import PostgresDriver
@@ -60,6 +60,7 @@ def no_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(self, forgot)
 
     monkeypatch.setattr(Database, "in_schema", forgetful)
+    monkeypatch.setattr(list_sources, "TENANT", list_sources.ALL)
 
 
 def db_of(env: PostgresEnv) -> Database:
