@@ -2,8 +2,8 @@
 
 Tags stand in a narrow table that `job` itself keeps, so that no verb can forget it, also of a release that does not
 know it; a job without tags costs one look at a null. Keys, other tenants than the usual one, codes of errors and bad
-ends have partial indexes. Beside them a table of what attempts came to over time. On a large store they can be made beforehand, without keeping writers waiting: the same
-statements with `concurrently`; this step then finds them there.
+ends have partial indexes. Beside them a table of what attempts came to over time. On a large store the indexes can be
+made beforehand, without keeping writers waiting: the same statements with `concurrently`; this step finds them there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ revision = "0021"
 down_revision = "0020"
 branch_labels = None
 depends_on = None
-
 
 
 def instant(column: str, options: str = "not null") -> str:
