@@ -59,18 +59,22 @@ PATHS = (
 )
 
 
-async def beside_a_million(bed: Bed, *, jobs: int) -> dict[str, float]:
-    """Give the median milliseconds of each path."""
+async def beside_a_million(bed: Bed, *, jobs: int) -> dict[str, tuple[float, float]]:
+    """Give each path's median milliseconds, and the mean CPU milliseconds of application and server together."""
     async with bed.fresh("bench_pages") as url, raw_on(url) as raw:
         await fill(raw, jobs)
         job_id = await raw.fetchval("select job_id from outlast.finished where state = 2 order by job_id desc limit 1")
         async with driver_on(url) as driver:
             times: dict[str, list[float]] = defaultdict(list)
+            cpu: dict[str, float] = defaultdict(float)
             async with _browser(url, driver) as browser:
-                for _ in range(_ROUNDS + 1):
+                for turn in range(_ROUNDS + 1):
                     for path in PATHS:
+                        before = time.process_time() + bed.cpu_seconds()
                         times[path].append(await _time(browser, path.replace("{job_id}", str(job_id))))
-    return {path: statistics.median(spent[1:]) * 1e3 for path, spent in times.items()}
+                        if turn:
+                            cpu[path] += time.process_time() + bed.cpu_seconds() - before
+    return {path: (statistics.median(times[path][1:]) * 1e3, cpu[path] / _ROUNDS * 1e3) for path in PATHS}
 
 
 async def _time(browser: httpx.AsyncClient, path: str) -> float:
