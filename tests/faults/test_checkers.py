@@ -17,7 +17,7 @@ from tests.faults.history import audit, check, writes
 from tests.support.made import NAME, QUEUE, new_job, new_worker
 from tests.support.store import Store, store_on
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(60)]
 
 MINUTE = timedelta(minutes=1)
 

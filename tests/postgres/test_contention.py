@@ -21,7 +21,7 @@ from app.drivers.schedules import schedules_of
 from tests.conformance.runs import new_event
 from tests.support.drivers import ERROR, LEASE, PostgresEnv, new_job, postgres_env
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(60)]
 
 MINUTE = timedelta(minutes=1)
 RETRIES = 3

@@ -11,7 +11,7 @@ from app.drivers.postgres.connect import dsn_of
 from tests.postgres.arena import Arena
 from tests.support.deadlocks import Deadlocks, deadlocks_in
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(60)]
 
 _LOG = """\
 2026-11-30 10:00:00.000 UTC [7] LOG:  process 7 detected deadlock while waiting for ShareLock after 1000 ms

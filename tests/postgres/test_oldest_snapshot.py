@@ -14,7 +14,7 @@ from app.observability.metrics import Metrics
 from tests.postgres.arena import Arena
 from tests.support.processes import eventually
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(60)]
 
 
 async def _oldest(arena: Arena) -> OldestSnapshot:
