@@ -141,11 +141,27 @@ LIMITS = (
         _DRIVER + "limit_rules.py",
         _TESTS,
         (
-            Mutant("declare: drops what is gone", "set declared = null", "set declared = declared"),
             Mutant("declare: opens what is parked", "set open_at = outlast.clock()", "set open_at = open_at"),
             Mutant("declare: sees who was parked", "await conn.fetch(db.in_schema(LOCK_KEYS), few)", "few = list(few)"),
             Mutant("declare: whoever is parked still", "g.parked > p.hash", "g.parked < p.hash"),
             Mutant("set: taken away again", "override = $3::int,", "override = coalesce($3::int, r.override),"),
+        ),
+    ),
+    Target(
+        _DRIVER + "limit_versions.py",
+        ("tests/conformance/test_limits_versions.py", *_TESTS),
+        (
+            Mutant("declare: drops what is gone", "set declared = null", "set declared = declared"),
+            Mutant("declare: keeps its place", "then v.number else excluded", "then excluded.number else excluded"),
+            Mutant("declare: other limits are newest", "then v.number else excluded", "then v.number else v"),
+            Mutant("choose: the newest", "order by v.name, v.number desc)", "order by v.name, v.number)"),
+            Mutant("choose: of those that count", "and {_COUNTS} order by", "order by"),
+            Mutant("counts: while it has workers", " or {_HAS_WORKERS})", ")"),
+            Mutant(
+                "counts: for a while after",
+                "(coalesce(w.closed_at, w.lost_at) > outlast.clock() - {_KEPT}) is not false",
+                "coalesce(w.closed_at, w.lost_at) is null",
+            ),
         ),
     ),
 )
