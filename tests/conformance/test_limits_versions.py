@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from app.domain.job import WorkerId
 from app.domain.limit import VERSION_FORGOTTEN, VERSION_KEPT
@@ -16,7 +17,7 @@ async def in_force(env: DriverEnv) -> dict[str, int | None]:
     return {each.limit: each.n for each in await env.driver.stored_limits(NAME)}
 
 
-async def started(env: DriverEnv, version: str, n: int | None, **others: int) -> WorkerId:
+async def started(env: DriverEnv, version: str, n: int | None, **others: Any) -> WorkerId:
     """Start a worker of a version, as one starts: its job types first."""
     await declare(env, n, name=NAME, version=version, rate=None, **others)
     return await env.register(code_version=version)
