@@ -37,6 +37,7 @@ class Target(StrEnum):
     LIMIT = "limit"
     STORE = "store"
     KEY = "key"
+    WEBHOOK = "webhook"
     AUTH = "auth"
 
 
@@ -67,6 +68,11 @@ class Action(StrEnum):
     KEY_CREATE = "key.create"
     KEY_ROTATE = "key.rotate"
     KEY_REVOKE = "key.revoke"
+    WEBHOOK_CREATE = "webhook.create"
+    WEBHOOK_UPDATE = "webhook.update"
+    WEBHOOK_ROTATE = "webhook.rotate"
+    WEBHOOK_DELETE = "webhook.delete"
+    WEBHOOK_RESEND = "webhook.resend"
     AUTH_REFUSED = "auth.refused"
 
 

@@ -61,7 +61,7 @@ class NewJob:
     `payload` is validated JSON text and is stored as it is. `run_at` and `delay` exclude each other. `timeout` is a
     request's lower bound on the job type's own. `source_id` makes a republish return the first job; `staged_at` is when
     it was staged, by the clock of its outbox: events from then on are for its run. `limits` are the names and keys of
-    the limits it is under.
+    the limits it is under. `callback` is the text of a `Callback`.
     """
 
     id: JobId
@@ -89,6 +89,7 @@ class NewJob:
     tags: tuple[str, ...] = ()
     meta: str | None = None
     limits: tuple[LimitKey, ...] = ()
+    callback: str | None = None
 
     @property
     def key_hash(self) -> UUID | None:
@@ -165,7 +166,8 @@ class ClaimedJob(NamedTuple):
     """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock.
 
     `is_limited`: it has one of the places of a queue that lets only so many of its jobs run. `has_slots`: it holds
-    slots, or has used up a start: they are given back once its body has ended.
+    slots, or has used up a start: they are given back once its body has ended. `calls_back`: somebody asked to be
+    told of its end.
     Its ids may be of a store's own class of UUIDs, equal to the plain ones; what a body sees is made plain.
     """
 
@@ -192,6 +194,7 @@ class ClaimedJob(NamedTuple):
     meta: str | None = None
     is_limited: bool = False
     has_slots: bool = False
+    calls_back: bool = False
 
     @property
     def must_run_alone(self) -> bool:

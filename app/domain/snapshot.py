@@ -296,10 +296,10 @@ class Due:
     a `wake` has something to do when that is zero or less.
     `must_release`: held or handed-back jobs have somewhere else to go now. `resume_in` is the time until the next pause
     of a queue is over, `has_resumed` says that one has just ended by itself. `must_bulk`: bulk operations run, or old
-    ones are to be deleted. `must_free`: workers that are gone hold slots, keys of limits have not been used for long,
-    or the code version whose limits hold has gone. `is_gated`: limited jobs wait in the gate, or a queue is fair, whose
-    jobs do; `admit_in` is when a key that some are parked at may have room. `must_line_up`: jobs of a fair queue are
-    out of line.
+    ones are to be deleted. `must_carry`: ends of jobs are to be told to webhooks. `must_free`: workers that are gone
+    hold slots, keys of limits have not been used for long, or the code version whose limits hold has gone. `is_gated`:
+    limited jobs wait in the gate, or a queue is fair, whose jobs do; `admit_in` is when a key that some are parked at
+    may have room. `must_line_up`: jobs of a fair queue are out of line.
     """
 
     promote_in: timedelta | None
@@ -310,6 +310,7 @@ class Due:
     resume_in: timedelta | None = None
     has_resumed: bool = False
     must_bulk: bool = False
+    must_carry: bool = False
     must_free: bool = False
     is_gated: bool = False
     must_line_up: bool = False

@@ -44,7 +44,8 @@ class Pending:
         """Give what is sent."""
         run, job = self.run, self.run.job
         outcome = self.fallback or self.outcome
-        plain = Settlement(job.token, outcome, job.key is not None, job.parent_id is not None)
+        is_keyed = job.key is not None or job.calls_back
+        plain = Settlement(job.token, outcome, is_keyed, job.parent_id is not None)
         if (recorder := run.recorder) is not None:
             forgets = recorder.forgets(is_end=isinstance(outcome, DeadLettered))
             return plain._replace(has_waits=run.may_have_waits, forgets=forgets, step=recorder.reached)

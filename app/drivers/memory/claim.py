@@ -126,6 +126,7 @@ def open_claim(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) 
         enqueued_by=job.enqueued_by,
         traceparent=job.traceparent,
         tags=job.tags,
+        calls_back=job.callback is not None,
         meta=job.meta,
         is_limited=job.queue in store.concurrency,
     )

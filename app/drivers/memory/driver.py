@@ -64,6 +64,7 @@ from .queues import MemoryQueues
 from .requests import MemoryRequests
 from .schedules import MemorySchedules
 from .store import Store
+from .webhooks import MemoryWebhooks
 
 
 class MemoryDriver(MemoryFlow, MemoryActions, MemoryLimits, MemoryPurges, MemoryQueues, MemoryRequests):
@@ -76,6 +77,7 @@ class MemoryDriver(MemoryFlow, MemoryActions, MemoryLimits, MemoryPurges, Memory
         self.schedules = MemorySchedules(self._store)
         self.bulk = MemoryBulk(self._store)
         self.api_keys = MemoryKeys(self._store)
+        self.webhooks = MemoryWebhooks(self._store)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -63,6 +63,7 @@ def _job(job: NewJob, new_id: JobId) -> NewJob:
         deadline=None,
         source_id=None,
         staged_at=None,
+        callback=None,
         parent_id=job.id,
     )
 

@@ -28,6 +28,7 @@ from ...domain.request_claim import RequestClaim, RequestId
 from ...domain.retention import Chore
 from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
+from ...domain.webhook import DeliveryId
 from ..protocol import Wake
 from .bell import Bell
 from .bulk_rows import Operation
@@ -51,6 +52,7 @@ from .rows import (
 )
 from .run_rows import Runs
 from .turn_rows import Turns
+from .webhook_rows import Telling, telling_of
 
 # Where a ready job is in its queue: `(rank, seq, id)`.
 Place: TypeAlias = tuple[int, int, JobId]
@@ -82,6 +84,7 @@ class Store:
         self.rests: dict[Chore, Rest] = {}
         self.bulk: dict[BulkId, Operation] = {}
         self.limits = Limits()
+        self.deliveries: dict[DeliveryId, Telling] = {}
         self._lanes: defaultdict[str, list[Place]] = defaultdict(list)
         self._gates: defaultdict[str, list[Place]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -114,7 +117,8 @@ class Store:
     def place(self, job_id: JobId, token: Token) -> None:
         """Move a job to where `token` says; every move of every verb comes through here.
 
-        A job that ends frees its key in the same statement, unless the key's window lasts.
+        A job that ends frees its key in the same statement, unless the key's window lasts, and leaves a delivery to who
+        asked to be told.
 
         Raises:
             Internal: the move is not in the table of `domain.state`.
@@ -138,6 +142,8 @@ class Store:
             self.bell.add(Wake.DELAYED)
         if isinstance(token, Finished):
             self.free_key(job_id, token.finished_at)
+            if (telling := telling_of(job_id, self.envelopes[job_id], token, token.finished_at)) is not None:
+                self.deliveries[telling.id] = telling
             self.bell.add(Wake.FINISHED)
 
     def make_ready(self, job_id: JobId, counters: Counters, *, rank: int, pin: Pin | None = None) -> None:

@@ -16,6 +16,7 @@ from .rows import Finished, Running, Waiting
 from .store import Store
 from .versions import must_release
 from .waking import wake_in, wake_parents
+from .webhook_rows import is_pending
 
 
 def due(store: Store) -> Due:
@@ -33,6 +34,9 @@ def due(store: Store) -> Due:
             must_bulk=must_work_off(store.bulk.values(), now),
             must_free=has_orphans(store) or any(forsaken(store, now)) or any(store.limits.unused(now)),
             is_gated=has_gated(store) or bool(store.turns.fair),
+            must_carry=any(one.carrier is None for one in store.deliveries.values() if is_pending(one)),
+            must_free=has_orphans(store),
+            is_gated=has_gated(store),
             admit_in=admit_in(store, now),
         )
 

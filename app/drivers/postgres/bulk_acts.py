@@ -27,7 +27,8 @@ OF_BATCH = f"""
 with e as materialized (
   select e.*, t.state, (select n.name from outlast.job_name n where n.id = e.name_id) as name from (
     select j.* from unnest($1::uuid[]) i(id) cross join lateral (
-      select j.id, j.seq, j.queue, j.priority, j.name_id, j.tenant, j.key_hash, j.fp, j.parent_id, j.limit_names
+      select j.id, j.seq, j.queue, j.priority, j.name_id, j.tenant, j.key_hash, j.fp, j.parent_id, j.limit_names,
+        j.callback is not null as calls_back
       from outlast.job j
       where j.id = i.id and ($2::text is null or j.tenant = $2) offset 0) j) e
   left join lateral ({TOKEN}) t on true),

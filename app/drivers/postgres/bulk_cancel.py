@@ -11,6 +11,7 @@ from ...domain.outcome import CancelVerdict, OutcomeKind
 from ...domain.state import State
 from .buckets import CANCELLED, FIRST_RANK
 from .bulk_acts import NONE_REFUSED, OF_BATCH, acting
+from .callbacks import TELL_ENDS
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
 
@@ -88,7 +89,10 @@ led as (
   select c.job_id, c.claim_no, '{OutcomeKind.CANCELLED}', '{CAUSE_OPERATOR}', false, c.worker, w.host, w.code_version,
     c.claimed_at, outlast.clock()
   from closed c left join outlast.worker w on w.id = c.worker),
-ended as materialized (select g.job_id, e.key_hash from gone g join one e on e.id = g.job_id),
+ended as materialized (
+  select g.job_id, e.key_hash, e.calls_back, {CANCELLED} as state, $5::text as reason, g.attempt
+  from gone g join one e on e.id = g.job_id),
+{TELL_ENDS},
 {TRIM_LEDGER},
 {END_KEYS},
 did as materialized (

@@ -21,6 +21,7 @@ from ..protocol import Wake
 from .absent import not_found
 from .audit import audited, keep
 from .buckets import CANCELLED, READY_CTID
+from .callbacks import TELL_ENDS
 from .database import Database, Raw, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
@@ -38,7 +39,7 @@ _COUNTERS = "job_id, attempt, claim_no, crashes, interrupts"
 # Without `$4` a job whose run waits for children is left alone, and only said to be one.
 _CANCEL = f"""
 with b as materialized (
-  select j.id, j.seq, j.queue, j.priority, j.key_hash, j.parent_id,
+  select j.id, j.seq, j.queue, j.priority, j.key_hash, j.parent_id, j.callback is not null as calls_back,
     (select bool_or(w.child_id is not null) from outlast.wait w where w.job_id = j.id) is true as calls
   from outlast.job j
   where j.id = $1 and ($2::text is null or j.tenant = $2)),
@@ -77,7 +78,10 @@ led as (
   select c.job_id, c.claim_no, '{OutcomeKind.CANCELLED}', '{CAUSE_OPERATOR}', false, c.worker, w.host, w.code_version,
     c.claimed_at, outlast.clock()
   from closed c left join outlast.worker w on w.id = c.worker),
-ended as materialized (select g.job_id, e.key_hash from gone g cross join e),
+ended as materialized (
+  select g.job_id, e.key_hash, e.calls_back, {CANCELLED} as state, $3::text as reason, g.attempt
+  from gone g cross join e),
+{TELL_ENDS},
 {TRIM_LEDGER},
 {END_KEYS}
 select g.claim_no, g.worker, f.state as was, b.calls, b.parent_id,

@@ -110,13 +110,14 @@ select null::uuid as job_id, limited as queue, null::smallint as rank,
   null::uuid as run_id, null::timestamptz as run_at,
   (select pg_current_xact_id()::text::bigint from t limit 1) as timeout_ms, null::interval as deadline_in,
   null::text as key, null::uuid as parent_id, null::text as enqueued_by, null::text as traceparent,
-  null::text[] as tags, null::text as meta, {settled} as settled
+  null::text[] as tags, null::text as meta, null::boolean as calls_back,
+  {settled} as settled
 from plan
 union all
 select t.job_id, t.queue, t.rank, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
   j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
-  null
+  j.callback is not null, null
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true
 """
 _TAKEN = TAKEN.replace("{settled}", "null::bigint[]")
@@ -127,7 +128,7 @@ CLAIM_LIMITED = CLAIM_MANY.replace("where not is_limited)", "where is_limited)")
 
 # Places of columns: of every row (a tenant has every envelope), of the first, and of what `settled` adds to the first.
 JOB, QUEUE, RANK, SEQ, TENANT = 0, 1, 2, 3, 9
-XMIN, PLANNED, AT, XID, SETTLED = 3, 4, 13, 16, 24
+XMIN, PLANNED, AT, XID, SETTLED = 3, 4, 13, 16, 25
 _TOKEN = itemgetter(QUEUE, RANK, SEQ)
 
 # Gives a claim's binds for the connection it runs on: the marks it looks by may not hold on a new one.

@@ -74,6 +74,7 @@ from .queues import QueueVerbs
 from .request_verbs import RequestVerbs
 from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
+from .webhooks import PostgresWebhooks
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
 
@@ -98,6 +99,7 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
         self.schedules = PostgresSchedules(self._db)
         self.bulk = PostgresBulk(self._db)
         self.api_keys = PostgresKeys(self._db)
+        self.webhooks = PostgresWebhooks(self._db)
         self._lanes = EnqueueLanes(lambda jobs: enqueue.store_each(self._db, jobs), self._db.limited.depth)
         self._listen_url = listen_url
         self._owns_engine = owns_engine

@@ -19,6 +19,7 @@ from .reap import LAPSED, ORPHANED
 from .slots import LONG_UNUSED
 from .turns import MUST_LINE_UP
 from .versions import MUST_RELEASE
+from .webhook_carry import UNCARRIED
 
 _AFTER = f"q.paused_until > outlast.clock() - interval '{JUST_ENDED.total_seconds()} s'"
 
@@ -36,6 +37,7 @@ select (select w.due_at from outlast.waiting w
   exists (select from outlast.queue q where q.paused_until <= outlast.clock() and {_AFTER})
     as has_resumed,
   {MUST_WORK_OFF} as must_bulk,
+  {UNCARRIED} as must_carry,
   exists (select from outlast.slot r where {ORPHANED})
     or (select true from outlast.limit_key k where {LONG_UNUSED} order by k.used_at limit 1) is not null
     or {MUST_CHOOSE} as must_free,
@@ -65,6 +67,7 @@ async def due(db: Database) -> Due:
         resume_in=row["resume_in"],
         has_resumed=row["has_resumed"],
         must_bulk=row["must_bulk"],
+        must_carry=row["must_carry"],
         must_free=row["must_free"],
         is_gated=row["is_gated"],
         must_line_up=row["must_line_up"],

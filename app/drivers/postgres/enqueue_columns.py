@@ -26,6 +26,7 @@ def is_plain(jobs: Sequence[NewJob]) -> bool:
             or job.deadline is not None
             or job.max_queue_time is not None
             or job.limits
+            or job.callback is not None
         ):
             return False
     return True
@@ -68,6 +69,7 @@ def all_columns(
         _some([job.deadline for job in jobs]),
         _some([job.source_id for job in jobs]),
         _some([job.staged_at for job in jobs]),
+        _some([job.callback for job in jobs]),
     ]
 
 

@@ -65,13 +65,14 @@ n as materialized (
   from (
     select {_VALUES},
       u.ord, u.key, u.hash, u.fp, u.dedupe_for, u.max_queue_time, u.deadline, u.source_id, u.staged_at,
+      u.callback,
       coalesce(u.run_at, outlast.clock() + u.delay) as due
     from unnest({_ARRAYS},
       (select $15::int[]), (select $16::text[]), (select $17::uuid[]), (select $18::bigint[]),
       (select $19::interval[]), (select $20::timestamptz[]), (select $21::interval[]), (select $22::interval[]),
-      (select $23::interval[]), (select $24::uuid[]), (select $25::timestamptz[]))
+      (select $23::interval[]), (select $24::uuid[]), (select $25::timestamptz[]), (select $26::text[]))
       u({_NAMES},
-        ord, key, hash, fp, dedupe_for, run_at, delay, max_queue_time, deadline, source_id, staged_at)) i
+        ord, key, hash, fp, dedupe_for, run_at, delay, max_queue_time, deadline, source_id, staged_at, callback)) i
   where {{gate}}{_ID_FIRST})"""  # noqa: S608  our own parts
 _KNOWN = """
 known as materialized (
@@ -106,8 +107,8 @@ a as not materialized (
   select * from f where (hash is null or id in (select job_id from k))
     and (source_id is null or id in (select job_id from s))),
 j as (
-  insert into outlast.job(seq, {_NAMES}, run_at, key, key_hash, fp, source_id, events_from, deadline_at)
-  select seq, {_NAMES}, due, key, hash, case when hash is not null then fp end, source_id, staged_at,
+  insert into outlast.job(seq, {_NAMES}, run_at, key, key_hash, fp, source_id, events_from, callback, deadline_at)
+  select seq, {_NAMES}, due, key, hash, case when hash is not null then fp end, source_id, staged_at, callback,
     outlast.clock() + deadline
   from a),
 r as (
@@ -138,7 +139,7 @@ select null, 'limited', null, null, null, null, null, null, null, queues from li
 # For who has counted, and for jobs that no queue is too full for.
 ENQUEUE_COUNTED = f"with {_WHOLE.strip().replace('{gate}', '')}"
 # What of a batch is there already: the same, with nothing stored and no number drawn. What jobs are under is not asked.
-FIND_KNOWN_BINDS = 25
+FIND_KNOWN_BINDS = 26
 FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
     f"case when i.due is null or i.due <= outlast.clock() then {_NUMBER} end", "null::bigint"
 ).replace(f"\n  where {{gate}}{_ID_FIRST}", "")
@@ -162,14 +163,14 @@ select null, 'fair', null, null, null, null, null, null, null, queues from fair
 """
 _WITH_LIMITS = {
     "n as materialized (\n  select i.*,": _FAIR,
-    "u.source_id, u.staged_at,": "u.source_id, u.staged_at, u.limit_names::text[] as limit_names,\n"
+    "u.callback,": "u.callback, u.limit_names::text[] as limit_names,\n"
     f"      u.limit_keys::text[] as limit_keys, {_IS_FAIR} as is_fair,\n"
     f"      case when u.limit_names is not null or {_IS_FAIR} then {LIMITED} else 0 end as mark,",
     "from a where seq is not null),": _INTO_GATE,
-    "(select $25::timestamptz[]))": "(select $25::timestamptz[]), (select $26::text[]), (select $27::text[]))",
-    "source_id, staged_at)) i": "source_id, staged_at, limit_names, limit_keys)) i",
-    "source_id, events_from, deadline_at)": "source_id, events_from, limit_names, limit_keys, deadline_at)",
-    "then fp end, source_id, staged_at,": "then fp end, source_id, staged_at, limit_names, limit_keys,",
+    "(select $26::text[]))": "(select $26::text[]), (select $27::text[]), (select $28::text[]))",
+    "source_id, staged_at, callback)) i": "source_id, staged_at, callback, limit_names, limit_keys)) i",
+    "events_from, callback, deadline_at)": "events_from, callback, limit_names, limit_keys, deadline_at)",
+    "end, source_id, staged_at, callback,": "end, source_id, staged_at, callback, limit_names, limit_keys,",
     "queue, priority * 2 + 1, seq, id": "queue, priority * 2 + 1 + mark, seq, id",
     "queue, priority * 2 + 1, name_id from a where seq is null": "queue, priority * 2 + 1 + mark, name_id from a where"
     " seq is null",

@@ -13,6 +13,7 @@ from ...domain.snapshot import Expired
 from ...domain.state import DeadReason
 from ..protocol import Wake
 from .buckets import DEAD, DEADLINE, FIRST_RANK, NOT_STARTED, TOKEN
+from .callbacks import TELL_ENDS
 from .database import Database, Row
 from .keys import END_KEYS
 from .notify import notify
@@ -33,13 +34,14 @@ with due as materialized (
   order by x.at limit $1 for update of x skip locked),
 e as materialized (
   select d.job_id as id, d.start_by, d.deadline_at, j.seq, j.queue, j.priority, j.name_id, j.key_hash, j.parent_id,
+    j.calls_back,
     exists (select from outlast.attempt a where a.job_id = d.job_id) as begun
   from (select job_id, min(at) filter (where kind = {NOT_STARTED}) as start_by,
           min(at) filter (where kind = {DEADLINE}) as deadline_at
         from due group by job_id) d
   cross join lateral (
-    select j.seq, j.queue, j.priority, j.name_id, j.key_hash, j.parent_id from outlast.job j
-    where j.id = d.job_id offset 0) j),
+    select j.seq, j.queue, j.priority, j.name_id, j.key_hash, j.parent_id, j.callback is not null as calls_back
+    from outlast.job j where j.id = d.job_id offset 0) j),
 rdy_rows as materialized (
   select x.ctid from e cross join lateral (
     select t.ctid from outlast.ready t
@@ -68,7 +70,7 @@ wai as (delete from outlast.waiting where ctid = any(array(select ctid from wai_
 hld as (delete from outlast.held where ctid = any(array(select ctid from hld_rows)) returning {_COUNTERS}),
 sus as (delete from outlast.suspended where ctid = any(array(select ctid from sus_rows)) returning {_COUNTERS}),
 gone as materialized (
-  select g.*, e.queue, e.name_id, e.key_hash, e.parent_id,
+  select g.*, e.queue, e.name_id, e.key_hash, e.parent_id, e.calls_back,
     case when not e.begun and (e.deadline_at <= e.start_by) is not true and e.start_by is not null
       then '{DeadReason.EXPIRED}' else '{DeadReason.DEADLINE}' end as reason
   from (
@@ -77,7 +79,8 @@ gone as materialized (
   join e on e.id = g.job_id),
 fin as (
   insert into outlast.finished({_COUNTERS}, state, reason) select {_COUNTERS}, {DEAD}, reason from gone),
-ended as materialized (select job_id, key_hash from gone),
+ended as materialized (select job_id, key_hash, calls_back, {DEAD} as state, reason, attempt from gone),
+{TELL_ENDS},
 {END_KEYS},
 moot as materialized (
   select d.job_id, d.kind from due d

@@ -14,6 +14,7 @@ from ...domain.outcome import HAND_BACK, ErrorInfo, Held, OutcomeKind, Settlemen
 from ...domain.state import DeadReason
 from ..protocol import Wake
 from .buckets import DEAD
+from .callbacks import TELL_ENDS
 from .database import Database, Raw
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
@@ -41,10 +42,12 @@ with gone as (
     where w.id = $4 and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())
   returning r.*),
 g as materialized (
-  select g.*, e.name_id as true_id, e.key_hash, w.host, w.code_version,
+  select g.*, e.name_id as true_id, e.key_hash, e.calls_back, w.host, w.code_version,
     case when $5::text is not null and {_SERVED} then 'handed' when $8 then 'dead' else 'held' end as way
   from gone g
-  left join lateral (select j.name_id, j.key_hash from outlast.job j where j.id = g.job_id offset 0) e on true
+  left join lateral (
+    select j.name_id, j.key_hash, j.callback is not null as calls_back
+    from outlast.job j where j.id = g.job_id offset 0) e on true
   left join lateral (select w.host, w.code_version from outlast.worker w where w.id = g.worker offset 0) w on true),
 rdy as (
   insert into outlast.ready(queue, rank, job_id, name_id, attempt, claim_no, crashes, interrupts)
@@ -71,7 +74,10 @@ led as (
   from g),
 closed as not materialized (select job_id, claim_no from g),
 {TRIM_LEDGER.strip()},
-ended as materialized (select job_id, key_hash from g where way = 'dead'),
+ended as materialized (
+  select job_id, key_hash, calls_back, {DEAD} as state, '{DeadReason.TERMINAL}' as reason, attempt
+  from g where way = 'dead'),
+{TELL_ENDS.strip()},
 {END_KEYS.strip()}
 select way from g"""  # noqa: S608  fragments of our own
 

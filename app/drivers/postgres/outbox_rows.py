@@ -82,6 +82,7 @@ def staged_row(row: Row) -> StagedRow:
         traceparent=row["traceparent"],
         tags=() if tags is None else tuple(tags),
         meta=row["meta"],
+        callback=row.get("callback"),
         limits=tuple(map(LimitKey, row.get("limit_names") or (), row.get("limit_keys") or ())),
     )
     return StagedRow(job=job, staged_at=row["staged_at"], is_stale=row["stale"])

@@ -68,6 +68,7 @@ _TYPES: dict[str, TypeEngine[Any]] = {
     "traceparent": String(),
     "tags": ARRAY(String()),
     "meta": String(),
+    "callback": String(),
 }
 _LIMITS: dict[str, TypeEngine[Any]] = {"limit_names": ARRAY(String()), "limit_keys": ARRAY(String())}
 
@@ -178,6 +179,7 @@ def _row(job: NewJob) -> dict[str, object]:
         "traceparent": job.traceparent,
         "tags": list(job.tags) or None,
         "meta": job.meta,
+        "callback": job.callback,
     }
 
 

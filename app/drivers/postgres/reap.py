@@ -21,6 +21,7 @@ from ...domain.snapshot import Reaped
 from ...domain.state import DeadReason
 from ..protocol import Wake
 from .buckets import DEAD
+from .callbacks import TELL_ENDS
 from .database import Database, Row
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
@@ -94,11 +95,12 @@ def _booked(take: str, judged: str) -> str:
     """Give the statement that takes claims, judges each and books it: ready again or dead, with a ledger row."""
     return f"""{take}
 judged as materialized (
-  select g.*, w.host, w.code_version, e.max_crashes, e.key_hash, e.parent_id, {judged}
+  select g.*, w.host, w.code_version, e.max_crashes, e.key_hash, e.parent_id, e.calls_back, {judged}
   from gone g
   left join lateral (select * from outlast.worker w where w.id = g.worker offset 0) w on true
   left join lateral (
-    select j.max_crashes, j.key_hash, j.parent_id from outlast.job j where j.id = g.job_id offset 0) e on true),
+    select j.max_crashes, j.key_hash, j.parent_id, j.callback is not null as calls_back
+    from outlast.job j where j.id = g.job_id offset 0) e on true),
 closed as materialized (
   select j.*, outcome = {_CRASHED} and alone and crashes + 1 >= max_crashes as is_dead,
     case when outcome = {_CRASHED} and (alone or crashes + 1 < coalesce(max_crashes, 32767))
@@ -123,7 +125,11 @@ led as (
     case when is_dead then '{CRASHED_TOO_OFTEN.type}' end, case when is_dead then '{CRASHED_TOO_OFTEN.message}' end,
     case when is_dead then '{CRASHED_TOO_OFTEN.code}' end
   from closed),
-ended as materialized (select job_id, key_hash from closed where is_dead),
+ended as materialized (
+  select job_id, key_hash, calls_back, {DEAD} as state, '{DeadReason.CRASHED_TOO_OFTEN}' as reason,
+    attempt - 1 as attempt
+  from closed where is_dead),
+{TELL_ENDS},
 {TRIM_LEDGER},
 {END_KEYS}
 select c.job_id, c.queue, c.claim_no, c.worker, c.outcome, c.cause, c.attempt,

@@ -30,7 +30,7 @@ def claimed_job(row: Sequence[Any], *, name_of: Mapping[int, str], worker_id: Wo
     """
     job_id, queue, rank, seq, name_id, attempt, claim_no, crashes, interrupts = row[:9]
     tenant, payload, max_attempts, max_crashes, created_at, run_id, run_at, timeout_ms = row[9:17]
-    deadline_in, key, parent_id, enqueued_by, traceparent, tags, meta = row[17:24]
+    deadline_in, key, parent_id, enqueued_by, traceparent, tags, meta, calls_back = row[17:25]
     return _MAKE(
         ClaimedJob,
         (
@@ -57,6 +57,7 @@ def claimed_job(row: Sequence[Any], *, name_of: Mapping[int, str], worker_id: Wo
             meta,
             False,
             False,
+            calls_back,
         ),
     )
 

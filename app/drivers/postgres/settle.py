@@ -28,6 +28,7 @@ from ...domain.outcome import (
 )
 from ..protocol import Wake
 from .buckets import CANCELLED, DEAD, DONE, NOT_STARTED
+from .callbacks import TELL_ENDS
 from .database import Database, Raw
 from .keys import END_KEYS
 from .ledger import TRIM_LEDGER
@@ -101,9 +102,12 @@ begun as (
 closed as not materialized (select job_id, claim_no from g where ($12::text[])[p] is not null),
 {TRIM_LEDGER.strip()},
 ended as materialized (
-  select g.job_id, j.key_hash from g
-  left join lateral (select j.key_hash from outlast.job j where j.id = g.job_id offset 0) j on true
+  select g.job_id, j.key_hash, j.callback is not null as calls_back, target as state, ($10::text[])[p] as reason,
+    attempt_after as attempt
+  from g
+  left join lateral (select j.key_hash, j.callback from outlast.job j where j.id = g.job_id offset 0) j on true
   where target in ({_ENDS})),
+{TELL_ENDS.strip()},
 {END_KEYS.strip()}
 """  # noqa: S608  fragments of our own
 SETTLE = f"with {SETTLING.strip()}\nselect seq from g"

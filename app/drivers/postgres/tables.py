@@ -33,11 +33,12 @@ from .tables_limits import add_limits
 from .tables_requests import add_requests
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
+from .tables_webhooks import add_webhooks
 
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0021"
+REQUIRED_REVISION = "0022"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -58,6 +59,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     add_keys(meta)
     add_limits(meta)
     add_requests(meta)
+    add_webhooks(meta)
     return meta
 
 
@@ -115,6 +117,7 @@ def _jobs(meta: MetaData) -> None:
         *optional(run_at=INSTANT, run_id=Uuid, key=Text, key_hash=Uuid, fp=BigInteger, source_id=Uuid, parent_id=Uuid),
         *optional(deadline_at=INSTANT, timeout_ms=BigInteger, enqueued_by=Text, traceparent=Text),
         *optional(tags=ARRAY(Text), meta=Text, limit_names=ARRAY(Text), limit_keys=ARRAY(Text), events_from=INSTANT),
+        *optional(callback=Text),
         Index("job_parent", "parent_id", "id", postgresql_where=text("parent_id is not null")),
         Index("job_key", "key", "id", postgresql_where=text("key is not null")),
         Index("job_tenant", "tenant", "id", postgresql_where=text("tenant <> 'default'")),
@@ -237,7 +240,7 @@ def _outbox(meta: MetaData) -> None:
         *optional(key=Text, dedupe_for=Interval, run_at=INSTANT, max_queue_time=Interval, deadline=Interval),
         *optional(timeout_ms=BigInteger, parent_id=Uuid, enqueued_by=Text, traceparent=Text),
         *optional(tags=ARRAY(Text), meta=Text, refused_at=INSTANT, refused_code=Text, refused_why=Text),
-        *optional(limit_names=ARRAY(Text), limit_keys=ARRAY(Text)),
+        *optional(limit_names=ARRAY(Text), limit_keys=ARRAY(Text), callback=Text),
         Index("outbox_staged", "staged_at", postgresql_where=text("state = 0")),
         Index("outbox_claimed", "lease_until", postgresql_where=text("state = 1")),
         Index("outbox_quarantined", "refused_at", postgresql_where=text("state = 2")),

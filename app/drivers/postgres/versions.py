@@ -16,6 +16,7 @@ from ..protocol import Wake
 from .absent import not_found
 from .audit import audited
 from .buckets import DEAD, TOKEN
+from .callbacks import TELL_ENDS
 from .cancel import no_token
 from .database import Database, Raw, Row
 from .hand_back import HOUR
@@ -76,10 +77,12 @@ t as materialized (
   select job_id, queue, rank, name_id, attempt, claim_no, crashes, interrupts from u
   union all select job_id, queue, rank, name_id, attempt, claim_no, crashes, interrupts from v),
 g as materialized (
-  select t.*, o.version, o.reason, coalesce(e.name_id, t.name_id) as true_id, e.key_hash,
+  select t.*, o.version, o.reason, coalesce(e.name_id, t.name_id) as true_id, e.key_hash, e.calls_back,
     case when t.claim_no > o.claim_no then 'ready' when o.or_dead then 'dead' else 'held' end as way
   from t cross join lateral (select o.* from over o where o.job_id = t.job_id offset 0) o
-  left join lateral (select j.name_id, j.key_hash from outlast.job j where j.id = t.job_id offset 0) e on true),
+  left join lateral (
+    select j.name_id, j.key_hash, j.callback is not null as calls_back
+    from outlast.job j where j.id = t.job_id offset 0) e on true),
 moot as (
   delete from outlast.handed where job_id = any(array(
     select job_id from over where place is null union all select job_id from g))),
@@ -114,7 +117,10 @@ hnd as (
   select job_id, version, outlast.clock() + {HOUR}, claim_no, reason from h
   on conflict (job_id) do update set version = excluded.version, until_at = excluded.until_at,
     claim_no = excluded.claim_no, reason = excluded.reason, or_dead = false),
-ended as materialized (select job_id, key_hash from g where way = 'dead'),
+ended as materialized (
+  select job_id, key_hash, calls_back, {DEAD} as state, '{DeadReason.TERMINAL}' as reason, attempt
+  from g where way = 'dead'),
+{TELL_ENDS.strip()},
 {END_KEYS.strip()}
 select job_id, way from g union all select job_id, 'released' from h"""  # noqa: S608  same
 
