@@ -69,6 +69,7 @@ from .observability.telemetry import Telemetry
 from .outbox.passes import DriverPasses, Passes, SharedPasses
 from .outbox.relay import Relay, RelayOptions
 from .settings import Settings, address_of
+from .webhooks.build import carriers_of, webhook_control
 from .worker.options import WorkerOptions, parse_queues
 from .worker.worker import Worker
 
@@ -254,6 +255,7 @@ def build_services(
         topics=TopicStreams(driver),
         auth=auth,
         keys=KeyControl(keys_of(driver), driver=driver, on_change=auth.changed),
+        webhooks=webhook_control(settings, driver),
         rate=RateLimiter(settings.api_rate_per_second),
         telemetry=telemetry,
         version=__version__,
@@ -288,11 +290,13 @@ def build_worker(
         purge_every=timedelta(seconds=settings.purge_seconds),
         retention=build_retention(settings),
         result_max_bytes=settings.result_max_bytes,
+        callback_queue=settings.callback_queue,
         code_version=code_version(settings),
         host=socket.gethostname(),
         pid=os.getpid(),
     )
-    client, registry = Client(driver, admission=build_admission(settings)), load_registry(settings.jobs)
+    client = Client(driver, admission=build_admission(settings))
+    registry = load_registry(settings.jobs, also=carriers_of(settings, driver, telemetry))
     options.retention.check(registry.retentions)
     return Worker(
         driver=driver,

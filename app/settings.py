@@ -138,6 +138,22 @@ class Settings(BaseSettings):
         default=None,
         description="A file with a bootstrap key (all scopes, tenant `default`) for the time before keys are made.",
     )
+    callback_key_file: Path | None = Field(
+        default=None,
+        description="A file with the master key that secrets of webhooks are derived from; older ones below it. Without"
+        " it there are no webhooks to be made, and this worker delivers nothing.",
+    )
+    callback_allow: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Hosts and networks that webhooks may call though they are private, or without TLS:"
+        " `hooks.internal,10.1.2.0/24`.",
+    )
+    callback_queue: str = Field(
+        default="default", description="The queue that carries deliveries; some worker with the master key serves it."
+    )
+    callback_timeout_seconds: Annotated[float, Field(gt=0, le=120)] = Field(
+        default=5.0, description="How long one try to deliver may take."
+    )
     code_version: str = Field(
         default="", description="What this code calls itself on workers and attempts. Unset: the version of Outlast."
     )
@@ -148,7 +164,7 @@ class Settings(BaseSettings):
         default="info", description="The least level logged."
     )
 
-    @field_validator("jobs", mode="before")
+    @field_validator("jobs", "callback_allow", mode="before")
     @classmethod
     def _split_jobs(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

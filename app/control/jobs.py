@@ -23,6 +23,7 @@ from ..domain.state import TERMINAL
 from ..drivers.protocol import JobDriver
 from ..drivers.reading import SORTABLE, ListQuery, TimeOrder, TimeSort
 from ..jobs.admission import Admission, EnqueueRequest
+from ..jobs.callbacks import check_callbacks
 from ..jobs.jobtype import JobTypes
 from ..jobs.request import refuse_request
 from ..lifecycle.tasks import start_in
@@ -99,6 +100,7 @@ class JobControl(JobActions):
             RequestInvalid: its parent is no job that a caller of one tenant may see.
             Forbidden: the job belongs to a tenant the caller may not act for, or `check_queue` refuses its queue.
             JobDuplicate, IdempotencyMismatch: the key is taken.
+            CallbackRefused: its callback names no webhook of its tenant, or another origin.
         """
         job = await self._admitted(request, tenant, check_queue)
         if claim is not None and claim.effect is not None:
@@ -225,6 +227,7 @@ class JobControl(JobActions):
         if tenant is not None and job.tenant != tenant:
             raise Forbidden(f"the job belongs to another tenant than {tenant!r}", fix="use a key of that tenant")
         check_queue(job.queue)
+        await check_callbacks(self._driver, [job])
         return job
 
     async def _check_parents(self, jobs: Sequence[NewJob], tenant: str | None) -> None:

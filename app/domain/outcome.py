@@ -175,8 +175,8 @@ KIND_OF: dict[type[Outcome], OutcomeKind] = {
 class Settlement(NamedTuple):
     """One attempt to close: the claim that fences the write and the outcome to record.
 
-    `is_keyed` unless the job is known to have no idempotency key and no callback: then there is no key to free and nobody
-    to tell, and neither is looked for.
+    `is_keyed` unless the job is known to have no idempotency key and no callback: then there is no key to free and
+    nobody to tell, and neither is looked for.
     `is_child` when the job has a parent, whose run may wait for its end. `has_waits` when the run at hand has waits in
     the store: a job that is done drops them all, a cancelled one all but failed calls. A counted failure drops what
     is named in `forgets`: calls whose child failed, and recorded events that did not come in time, which the next

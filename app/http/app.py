@@ -54,6 +54,7 @@ from .routers import (
     stats,
     stream,
     topics,
+    webhooks,
     workers,
 )
 from .services import HttpServices
@@ -61,7 +62,7 @@ from .services import HttpServices
 _UNTRACED = OPEN_PATHS | {"/metrics"}
 _ROUTERS = (
     *(enqueue, batches, job_list, jobs, explain, runs, stream, topics, actions, bulk, edits, events, dead_letters),
-    *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys),
+    *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys, webhooks),
     *(drain, deploys, stats, doctor, process, problems),
 )
 _DESCRIPTION = (

@@ -62,6 +62,7 @@ _TAGS = (
     {"name": "workers", "description": "The processes that execute jobs."},
     {"name": "audit", "description": "What operators did to what, and why."},
     {"name": "api keys", "description": "Who may do what for which tenant: make, list, rotate and revoke keys."},
+    {"name": "webhooks", "description": "Who is told when jobs end, what was told, and what came of it."},
     {"name": "drain", "description": "Leaving in order: how far, what is held, asking for it, and what it cost."},
     {"name": "process", "description": "Probes, metrics and versions of the process that answers."},
 )

@@ -24,6 +24,8 @@ from ..domain.state import State
 from ..domain.step import STEP_NAME_MOST
 from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, read_uuid
 from ..domain.turns import MOST_WEIGHTS
+from ..domain.webhook import WEBHOOK_PATTERN
+from ..domain.webhook_address import MAX_URL_CHARS
 
 _LONGEST_MS = LONGEST_DURATION // timedelta(milliseconds=1)
 _INSTANT = re.compile(
@@ -98,6 +100,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class CallbackBody(Strict):
+    """Who is told when a job ends."""
+
+    secret_id: Annotated[str, Field(pattern=WEBHOOK_PATTERN)] = Field(
+        description="The webhook, of the job's tenant, whose secret signs."
+    )
+    url: Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_URL_CHARS)] | None = Field(
+        default=None, description="Another address than the webhook's own, of the same scheme, host and port."
+    )
+    events: Annotated[list[Literal["done", "dead", "cancelled"]], Field(min_length=1, max_length=3)] | None = Field(
+        default=None, description="The ends to be told of; all of them without it."
+    )
+
+
 class EnqueueBody(Strict):
     """The body of `POST /v1/jobs`."""
 
@@ -127,7 +143,7 @@ class EnqueueBody(Strict):
         default=None, description="Facts of the caller's own, flat, at most 4 KiB, kept and given back byte for byte."
     )
     parent_id: UuidText | None = Field(default=None, description="The job this one belongs to.")
-    callback: Any = Field(default=None, description="Not built yet; refused with `NOT_IMPLEMENTED`.")
+    callback: CallbackBody | None = Field(default=None, description="Who is told when the job ends.")
 
     @model_validator(mode="after")
     def _one_start(self) -> EnqueueBody:

@@ -33,6 +33,7 @@ from ..control.schedules import ScheduleControl
 from ..control.streams import JobStreams
 from ..control.topics import TopicStreams
 from ..control.waiting import ResultWaiters
+from ..control.webhooks import WebhookControl
 from ..observability.telemetry import Telemetry
 from .rate import RateLimiter
 
@@ -67,6 +68,7 @@ class HttpServices:
     topics: TopicStreams
     auth: Guard
     keys: KeyControl
+    webhooks: WebhookControl
     rate: RateLimiter
     telemetry: Telemetry
     version: str

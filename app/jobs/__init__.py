@@ -2,6 +2,7 @@
 
 from ..domain.outbox import StagedJob
 from ..domain.retry import RetryPolicy
+from ..domain.webhook import Callback
 from ..steps.api import Steps
 from .client import Client, use_client
 from .context import JobContext
@@ -15,6 +16,7 @@ from .results import EnqueuedJob, JobRef
 from .schedule import Schedule, schedule
 
 __all__ = [
+    "Callback",
     "Client",
     "EnqueuedJob",
     "JobContext",

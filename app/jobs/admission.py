@@ -84,6 +84,7 @@ class Admission:
             traceparent=stamped(job_type.name, queue, job_id, request.traceparent),
             tags=tuple(request.tags),
             meta=request.meta,
+            callback=None if request.callback is None else request.callback.text(),
             limits=limits,
         )
 

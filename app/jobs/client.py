@@ -23,6 +23,7 @@ from ..drivers.outbox import Stager, outbox_of
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
 from .admission import Admission
+from .callbacks import check_callbacks
 from .jobtype import JobType
 from .request import EnqueueRequest
 from .results import Results
@@ -86,6 +87,8 @@ class Client:
         an idempotency key, enqueue again.
         """
         job = self.admit(job_type, request)
+        if job.callback is not None:
+            await self._in_store(check_callbacks(self._driver, [job]))
         return await until_known(lambda: self._in_store(self._driver.enqueue(job)))
 
     async def enqueue_many(self, job_type: JobType, requests: Iterable[EnqueueRequest]) -> tuple[Enqueued, ...]:
@@ -97,6 +100,8 @@ class Client:
             RequestInvalid: more than 50,000. Else what `enqueue` raises, for the first job refused.
         """
         jobs = await self._admitted(job_type, requests)
+        if any(job.callback is not None for job in jobs):
+            await self._in_store(check_callbacks(self._driver, jobs))
         return await until_known(lambda: self._in_store(self._driver.enqueue_many(jobs))) if jobs else ()
 
     async def stage(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 from uuid import UUID
 
+from ..domain.webhook import Callback
 from ..steps.callee import SharedOptions
 
 Mode = Literal["auto", "required"]
@@ -18,6 +19,7 @@ class _SharedOptions(SharedOptions, total=False):
     """Options that may hold for many jobs alike, wherever they go."""
 
     parent_id: UUID | str | None
+    callback: Callback | None
 
 
 class ManyOptions(_SharedOptions, total=False):

@@ -138,14 +138,14 @@ class Registry:
         return name in self._by_name
 
 
-def load_registry(modules: Sequence[str]) -> Registry:
-    """Build the registry of a process from the modules it names and from entry points.
+def load_registry(modules: Sequence[str], *, also: Sequence[AnyHandle] = ()) -> Registry:
+    """Build the registry of a process from the modules it names, from entry points and from what is `also` in it.
 
     Raises:
         SettingsInvalid: a module or entry point cannot be imported, or a job type cannot work.
         JobNameTaken: two job types claim one name.
     """
-    return Registry([*_declared_in_modules(modules), *_declared_in_entry_points()])
+    return Registry([*_declared_in_modules(modules), *_declared_in_entry_points(), *also])
 
 
 def _declared_in_modules(names: Sequence[str]) -> Iterator[Declared]:

@@ -25,6 +25,7 @@ from ..domain.job import (
 )
 from ..domain.json_text import KIB, JsonLimits, decode
 from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, is_traceparent, printable_key, read_uuid
+from ..domain.webhook import Callback
 from .describe import milliseconds
 from .jobtype import JobType
 from .policy import is_name, is_priority
@@ -46,6 +47,7 @@ _KINDS: tuple[tuple[str, type, str, str], ...] = (
     ("tenant", str, "text", _TEXT),
     ("traceparent", str, "text", "request.headers['traceparent']"),
     ("meta", str, "JSON text", "'{}'"),
+    ("callback", Callback, "a Callback", "Callback(webhook='wh_0123456789abcdef')"),
 )
 _VALUES = attrgetter(*(kind[0] for kind in _KINDS))
 
@@ -76,6 +78,7 @@ class EnqueueRequest:
     traceparent: str | None = None
     enqueued_by: str | None = None
     tenant: str | None = None
+    callback: Callback | None = None
 
 
 def refuse_unbounded(request: EnqueueRequest, job_type: JobType, now: Callable[[], datetime]) -> None:

@@ -3,7 +3,7 @@
 One object is built by the composition root and handed down; there is no global. It never sees a payload, a result or
 the text of an exception (any of them can hold a secret), only names, ids, codes and kinds. Safe from any thread. The
 events of relays are in `telemetry_outbox`, those of schedulers in `telemetry_schedules`, of housekeeping in
-`telemetry_purge`, of bulk operations in `telemetry_bulk`.
+`telemetry_purge`, of bulk operations in `telemetry_bulk`, of webhooks in `telemetry_webhooks`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from .telemetry_bulk import BulkEvents
 from .telemetry_outbox import OutboxEvents
 from .telemetry_purge import PurgeEvents
 from .telemetry_schedules import ScheduleEvents
+from .telemetry_webhooks import WebhookEvents
 from .throttle import Throttle
 
 Tap = Callable[[str, Mapping[str, object]], None]
@@ -44,7 +45,7 @@ _NUMBER_OF: dict[Level, int] = {name: logging.getLevelNamesMapping()[name.upper(
 _PHASE_NUMBER: dict[Phase, int] = {"": 0, "accept": 1, "inflight": 2, "close": 3}
 
 
-class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvents):
+class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvents, WebhookEvents):
     """The voice of one process. Without a logger it only counts and tells its taps."""
 
     def __init__(

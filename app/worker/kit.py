@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ..domain.snapshot import Due
 from ..drivers.protocol import JobDriver
+from ..drivers.webhooks import webhooks_of
+from ..jobs.callbacks import carrying
 from ..jobs.client import Client
 from ..jobs.registry import Registry
 from ..lifecycle.role import Life
@@ -17,6 +19,7 @@ from .beside import Beside
 from .housekeeping import Housekeeping
 from .maintenance import Maintenance
 from .options import WorkerOptions
+from .tellings import Tellings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ def maintenance_of(
     on_due: Callable[[Due], None],
     may_reap: Callable[[], bool],
     on_bulk: Callable[[], None],
+    on_tell: Callable[[], None],
 ) -> Maintenance:
     """Make the sweeps of a life."""
     return Maintenance(
@@ -60,6 +64,7 @@ def maintenance_of(
         monotonic=kit.monotonic,
         poll_waits=kit.registry.event_poll,
         on_bulk=on_bulk,
+        on_tell=on_tell,
     )
 
 
@@ -73,4 +78,14 @@ def housekeeping_of(kit: Kit, life: Life) -> Housekeeping:
         tables=kit.registry.tables,
         roll=kit.roll,
         monotonic=kit.monotonic,
+    )
+
+
+def tellings_of(kit: Kit, life: Life) -> Tellings:
+    """Build what hands ends on that are to be told, for one life."""
+    return Tellings(
+        webhooks_of(kit.driver),
+        make=carrying(kit.options.callback_queue),
+        telemetry=kit.telemetry,
+        leaving=life.is_leaving,
     )

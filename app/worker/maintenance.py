@@ -39,7 +39,8 @@ _SOONEST_SECONDS = 0.005  # due rows are looked for this much after they are due
 class Maintenance:
     """The sweeps of one life of a worker. `on_ready` hears that jobs became ready; `may_reap` is asked each time.
 
-    `on_bulk` hears that a look has found bulk operations, `on_due` what each look has found.
+    `on_bulk` hears that a look has found bulk operations, `on_tell` ends that are to be told, `on_due` what each look
+    has found.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Maintenance:
         monotonic: Callable[[], float],
         poll_waits: timedelta,
         on_bulk: Callable[[], None] = lambda: None,
+        on_tell: Callable[[], None] = lambda: None,
     ) -> None:
         self._driver = driver
         self._options = options
@@ -67,6 +69,7 @@ class Maintenance:
         self._roll = roll
         self._monotonic = monotonic
         self._on_bulk = on_bulk
+        self._on_tell = on_tell
         self._poll_waits_seconds = poll_waits.total_seconds()
         self._due: list[tuple[float, str]] = []  # by instant, and the verb that has work then
         self._look_changed = asyncio.Event()
@@ -160,6 +163,8 @@ class Maintenance:
         self._on_due(due)
         if due.must_bulk:
             self._on_bulk()
+        if due.must_carry:
+            self._on_tell()
         if due.must_expire or due.must_reap or due.must_release or due.must_free or due.must_line_up:
             self._found = due
             self._has_found.set()

@@ -35,6 +35,7 @@ class WorkerOptions:
     `alone_after` is how long a job that must run alone waits for an empty worker before one is made empty for it.
     `start` is how long a start goes on while its store is away or cuts its calls.
     `purge_every` is the least time between two rounds over rows that may be over, which are kept for `retention`.
+    `callback_queue` is where ends that are to be told are handed on to.
     `drain` is the time for a drain that is asked for through the store, of a worker that leaves by itself.
     """
 
@@ -53,6 +54,7 @@ class WorkerOptions:
     purge_every: timedelta = timedelta(seconds=60)
     retention: Retention = Retention()  # noqa: RUF009 # frozen
     result_max_bytes: int = 1024 * 1024
+    callback_queue: str = DEFAULT_QUEUE
     code_version: str = ""
     host: str = ""
     pid: int = 0
@@ -74,6 +76,7 @@ class WorkerOptions:
             ("alone_after", self.alone_after >= zero, "make it zero or longer"),
             ("stats_every", self.stats_every > zero, "make it longer than zero"),
             ("purge_every", self.purge_every > zero, "make it longer than zero"),
+            ("callback_queue", bool(re.fullmatch(NAME_PATTERN, self.callback_queue)), f"match {NAME_PATTERN}"),
             ("result_max_bytes", self.result_max_bytes > 0, "make it at least 1"),
         )
         for name, holds, rule in checks:

@@ -48,7 +48,8 @@ from .settler import Pending, Settler
 class Bench:
     """What every run works with.
 
-    `on_due` hears when a delayed job is due, `on_wait` when a suspended one is, `on_fault` what went wrong in our code.
+    `on_due` hears when a delayed job is due, `on_wait` when a suspended one is, `on_fault` what went wrong in our code,
+    `on_told` that a job has ended whose end is to be told.
     `timers` are the loop's, unless others are given; `at` is called at the points of each attempt.
     """
 
@@ -64,6 +65,7 @@ class Bench:
     on_due: Callable[[timedelta], None]
     on_wait: Callable[[timedelta], None]
     on_fault: Callable[[BaseException], None]
+    on_told: Callable[[], None] = lambda: None
     timers: Timers | None = None
     at: AtPoint | None = None
     spans: Spans | None = None
@@ -197,6 +199,8 @@ class Carrier:
         """Say how an attempt ended; gives the word for it."""
         if answer is SettleAnswer.SETTLED:
             run.stored = stored
+            if run.job.calls_back:
+                self._bench.on_told()
             seconds = _seconds(run, self._bench)
             facts = _facts(run, stored)
             self._bench.telemetry.attempt_settled(run.job, stored, seconds, is_blocking=run.is_blocking, facts=facts)

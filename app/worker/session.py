@@ -29,7 +29,7 @@ from .claim_loop import ClaimLoop
 from .desk import Desk
 from .drain_watch import DrainWatch
 from .heartbeat import Heartbeat
-from .kit import Kit, housekeeping_of, maintenance_of
+from .kit import Kit, housekeeping_of, maintenance_of, tellings_of
 from .lease import Lease
 from .leaving import Leaving
 from .maintenance import Maintenance
@@ -73,6 +73,7 @@ class Session:
             driver=driver, telemetry=telemetry, roll=kit.roll, fallback=partial(fallback_of, roll=kit.roll)
         )
         self._bulk = BulkRunner(bulk_of(driver), telemetry=telemetry, leaving=life.is_leaving)
+        self._tellings = tellings_of(kit, life)
         self._maintenance = self._make_maintenance()
         self._housekeeping = housekeeping_of(kit, life)
         self._scribe = Scribe(driver=driver, telemetry=telemetry)
@@ -170,7 +171,7 @@ class Session:
                     start_in(runs, self._claim(), name="outlast.claims")
                     maintenance = self._maintenance
                     sweeps = (maintenance.promote, maintenance.sweep, maintenance.sweep_waits, maintenance.count)
-                    for sweep in (*sweeps, self._bulk.bulk):
+                    for sweep in (*sweeps, self._bulk.bulk, self._tellings.tell):
                         start_in(runs, self._guarded(sweep), name=f"outlast.{sweep.__name__}")
                     start_in(runs, self._guarded(self._housekeeping.run), name="outlast.housekeeping")
                     await self._serve()
@@ -281,6 +282,7 @@ class Session:
             on_due=self._found_due,
             may_reap=lambda: self.registration.lease.may_reap,
             on_bulk=self._bulk.wake,
+            on_tell=self._tellings.wake,
         )
 
     def _make_bench(self) -> Bench:
@@ -310,6 +312,7 @@ class Session:
             on_due=self._maintenance.due_in,
             on_wait=self._maintenance.wakes_in,
             on_fault=self.life.fail,
+            on_told=self._tellings.wake,
             timers=self._kit.timers,
             at=self._kit.at,
             spans=spans,

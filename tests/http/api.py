@@ -37,15 +37,19 @@ from app.control.staged import StagedIds
 from app.control.streams import JobStreams
 from app.control.topics import TopicStreams
 from app.control.waiting import ResultWaiters
+from app.control.webhooks import WebhookControl
 from app.domain.api_key import Identity
 from app.domain.job import ClaimedJob, JobId
 from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Outcome, Retried
 from app.domain.snapshot import JobTypeDoc
 from app.domain.state import DeadReason
+from app.domain.webhook_address import Allowed
+from app.domain.webhook_secret import Masters
 from app.drivers.api_keys import keys_of
 from app.drivers.bulk import bulk_of
 from app.drivers.outbox import outbox_of
 from app.drivers.schedules import schedules_of
+from app.drivers.webhooks import webhooks_of
 from app.http.app import create_app
 from app.http.rate import RateLimiter
 from app.http.server import HttpServer
@@ -58,6 +62,7 @@ from app.observability.telemetry import Telemetry
 from tests.support.drivers import NAME, QUEUE, DriverEnv
 
 KEY = "k" * 32
+MASTERS = Masters(["m" * 32])
 ANYTHING: dict[str, Any] = {}
 _FIXED: dict[str, Any] = {
     "rate": RateLimiter(None),
@@ -145,6 +150,7 @@ class Api:
                 "topics": self.topics,
                 "auth": guard,
                 "keys": KeyControl(keys_of(env.driver), driver=env.driver, on_change=guard.changed),
+                "webhooks": WebhookControl(webhooks_of(env.driver), masters=MASTERS, allowed=Allowed()),
                 "telemetry": self.telemetry,
                 **_FIXED,
                 "ping": env.driver.ping,

@@ -13,7 +13,6 @@ from ...control.represent import links_of, receipt_document
 from ...domain.errors import (
     JobNotFound,
     JsonInvalid,
-    NotImplementedYet,
     OutlastError,
     PayloadInvalid,
     PayloadTooLarge,
@@ -23,6 +22,7 @@ from ...domain.job import JobId
 from ...domain.request_claim import RequestClaim
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL
+from ...domain.webhook import Callback, WebhookId, ends_of
 from ..answers import EnqueuedJob, EnqueuedReceipt
 from ..auth import Identity, check_held
 from ..body import Body, read_body
@@ -31,7 +31,7 @@ from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, PREFER, TRACEPARENT, answe
 from ..once import OnceRoute, claim_of
 from ..prefer import Preferences, read_preferences
 from ..replies import RETRY_AFTER, etag_of, reply, root_of, shown_job
-from ..requests import EnqueueBody
+from ..requests import CallbackBody, EnqueueBody
 from ..services import HttpServices, Services
 
 router = APIRouter(tags=["jobs"], route_class=OnceRoute)
@@ -40,6 +40,11 @@ _EXAMPLES = {
     "now": {"name": "demo.count_lines", "payload": {}},
     "once": {"name": "demo.count_lines", "payload": {}, "idempotency_key": "nightly:2026-11-29", "tags": ["nightly"]},
     "later": {"name": "demo.count_lines", "payload": {}, "delay_ms": 60_000, "priority": 2},
+    "told": {
+        "name": "demo.count_lines",
+        "payload": {},
+        "callback": {"secret_id": "wh_5f0c8a1be2d34976", "events": ["done", "dead"]},
+    },
 }
 _SENT_AS = {"delay": "delay_ms", "timeout": "timeout_ms", "dedupe_for": "dedupe_for_ms"}
 _DEDUPED = JOB_EXAMPLE | {"deduped": True}
@@ -74,11 +79,7 @@ async def enqueue_job(request: Request, services: Services, identity: Writer) ->
 
 
 def asked_of(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
-    """Give what a body asks for. Raises `REQUEST_INVALID` with a pointer per field, `NOT_IMPLEMENTED`."""
-    if sent.values.get("callback") is not None:
-        raise NotImplementedYet(
-            "callbacks are not built yet", fix="leave `callback` out and wait with `Prefer: wait=N`"
-        )
+    """Give what a body asks for. Raises `REQUEST_INVALID` with a pointer per field."""
     fields = sent.parse(EnqueueBody)
     return EnqueueRequest(
         name=fields.name,
@@ -98,7 +99,12 @@ def asked_of(sent: Body, request: Request, identity: Identity) -> EnqueueRequest
         traceparent=caller_of(request.scope).traceparent,
         enqueued_by=identity.name,
         tenant=identity.tenant,
+        callback=None if fields.callback is None else _callback(fields.callback),
     )
+
+
+def _callback(asked: CallbackBody) -> Callback:
+    return Callback(webhook=WebhookId(asked.secret_id), url=asked.url, ends=ends_of(asked.events or ()))
 
 
 async def _enqueue(

@@ -1,0 +1,63 @@
+"""What callers send about webhooks, and the callback of an enqueue. A part of `requests`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ..domain.webhook import MAX_LABEL_CHARS, MOST_OVERLAP
+from ..domain.webhook_address import MAX_URL_CHARS
+from .requests import Strict, printable, whole_number
+from .requests_actions import Reason
+
+_MOST_OVERLAP_MS = round(MOST_OVERLAP.total_seconds() * 1000)
+
+_Label = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_LABEL_CHARS)]
+_Url = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_URL_CHARS)]
+
+
+class WebhookBody(Strict):
+    """The body of `POST /v1/webhooks`."""
+
+    label: _Label = Field(description="Who receives it; shown in lists and in the audit.")
+    url: _Url = Field(description="Where deliveries go: https, and an address of the public internet.")
+    tenant: Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=255)] | None = Field(
+        default=None, description="Whose it is, for a key that acts for several tenants; else the key's own."
+    )
+    reason: Reason = None
+
+
+class WebhookPatch(Strict):
+    """The body of `PATCH /v1/webhooks/{id}`: what to change, one thing or more."""
+
+    label: _Label | None = None
+    url: _Url | None = Field(default=None, description="Deliveries that are on their way go there, too.")
+    is_disabled: bool | None = Field(default=None, description="True stops all deliveries, false begins again.")
+    reason: Reason = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> WebhookPatch:
+        if not self.model_fields_set - {"reason"}:
+            raise ValueError("names nothing to change")
+        if None in (getattr(self, name) for name in self.model_fields_set - {"reason"}):
+            raise ValueError("a field cannot be null: leave it out to keep its value")
+        return self
+
+
+class WebhookRotateBody(Strict):
+    """The body of `POST /v1/webhooks/{id}/rotate`, which may be left out."""
+
+    overlap_ms: Annotated[int, Field(ge=0, le=_MOST_OVERLAP_MS)] = Field(
+        default=86_400_000, description="How long the secret before goes on signing as well: a day without it."
+    )
+    reason: Reason = None
+
+
+class DeliveryParams(BaseModel):
+    """The query of `GET /v1/webhooks/{id}/deliveries`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
