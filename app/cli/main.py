@@ -33,6 +33,7 @@ from . import (
     schedules,
     serve,
     traces,
+    webhooks,
     workers,
 )
 from .report import exit_code_of, fail
@@ -53,6 +54,7 @@ app.add_typer(jobs.jobs, name="jobs", help="Enqueue jobs, read and follow them, 
 app.add_typer(bulk.bulk, name="bulk", help="Follow and stop what is being done to many jobs at once.")
 app.add_typer(audit.audit, name="audit", help="See what operators did to what, and why.")
 app.add_typer(keys.keys, name="keys", help="Make, list, rotate and revoke the keys of the HTTP API.")
+app.add_typer(webhooks.webhooks, name="webhooks", help="Say who is told when jobs end, see what was told, tell again.")
 app.add_typer(events.events, name="events", help="Emit events for runs that wait for them, and list them.")
 app.add_typer(drain.drain, name="drain", help="Let the process on this machine leave, or see how far it is.")
 app.add_typer(workers.workers, name="workers", help="List workers, and let one leave.")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..control.queues import QueueControl
     from ..control.runs import RunControl
     from ..control.schedules import ScheduleControl
+    from ..control.webhooks import WebhookControl
     from ..drivers.protocol import JobDriver
     from ..settings import Settings
 
@@ -110,6 +111,15 @@ def with_keys(db: str | None, verb: Callable[[KeyControl], Awaitable[T]]) -> T:
 
     settings = Settings.read(database_url=db)
     return asyncio.run(_with_driver(settings, lambda driver: verb(KeyControl(keys_of(driver), driver=driver))))
+
+
+def with_webhooks(db: str | None, verb: Callable[[WebhookControl], Awaitable[T]]) -> T:
+    """Run `verb` with the verbs on webhooks over the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..settings import Settings
+    from ..webhooks.build import webhook_control
+
+    settings = Settings.read(database_url=db)
+    return asyncio.run(_with_driver(settings, lambda driver: verb(webhook_control(settings, driver))))
 
 
 def with_schedules(db: str | None, verb: Callable[[ScheduleControl], Awaitable[T]]) -> T:

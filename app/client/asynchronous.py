@@ -19,7 +19,7 @@ import httpx
 from .answers.shown import Result
 from .bound import Async, AsyncPages, SendsAsync
 from .call import Call
-from .calls import actions, fleet, jobs, limits, operations, queues, schedules
+from .calls import actions, fleet, jobs, limits, operations, queues, schedules, webhooks
 from .following import SILENCE_SECONDS, Following, JobEvent
 from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
@@ -92,6 +92,17 @@ class AsyncLimits(_Noun):
     set = Async(limits.set_limit)
     slots = AsyncPages(limits.list_slots)
     release = Async(limits.release_slots)
+
+
+class AsyncWebhooks(_Noun):
+    """Who is told when jobs end, and what was told."""
+
+    list = Async(webhooks.list_webhooks)
+    get = Async(webhooks.get_webhook)
+    update = Async(webhooks.update_webhook)
+    delete = Async(webhooks.delete_webhook)
+    deliveries = AsyncPages(webhooks.list_deliveries)
+    resend = Async(webhooks.resend_delivery)
 
 
 class AsyncBulk(_Noun):
@@ -167,6 +178,7 @@ class AsyncClient:
         self.drains = AsyncDrains(self)
         self.job_types = AsyncJobTypes(self)
         self.limits = AsyncLimits(self)
+        self.webhooks = AsyncWebhooks(self)
         self.bulk = AsyncBulk(self)
         self.dead = AsyncDead(self)
 

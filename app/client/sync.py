@@ -17,7 +17,7 @@ import httpx
 from .answers.shown import Result
 from .bound import Sends, Sync, SyncPages
 from .call import Call
-from .calls import actions, fleet, jobs, limits, operations, queues, schedules
+from .calls import actions, fleet, jobs, limits, operations, queues, schedules, webhooks
 from .following import SILENCE_SECONDS, Following, JobEvent
 from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
@@ -90,6 +90,17 @@ class Limits(_Noun):
     set = Sync(limits.set_limit)
     slots = SyncPages(limits.list_slots)
     release = Sync(limits.release_slots)
+
+
+class Webhooks(_Noun):
+    """Who is told when jobs end, and what was told."""
+
+    list = Sync(webhooks.list_webhooks)
+    get = Sync(webhooks.get_webhook)
+    update = Sync(webhooks.update_webhook)
+    delete = Sync(webhooks.delete_webhook)
+    deliveries = SyncPages(webhooks.list_deliveries)
+    resend = Sync(webhooks.resend_delivery)
 
 
 class Bulk(_Noun):
@@ -165,6 +176,7 @@ class Client:
         self.drains = Drains(self)
         self.job_types = JobTypes(self)
         self.limits = Limits(self)
+        self.webhooks = Webhooks(self)
         self.bulk = Bulk(self)
         self.dead = Dead(self)
 

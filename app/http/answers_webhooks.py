@@ -12,7 +12,7 @@ from ..domain.webhook import DeliveryState
 from .answers import Answer
 
 
-class WebhookAnswer(Answer):
+class Webhook(Answer):
     """A webhook. Its secret is kept nowhere, so nothing here has it."""
 
     id: str
@@ -29,7 +29,7 @@ class WebhookAnswer(Answer):
     rotated_at: datetime | None
 
 
-class IssuedWebhookAnswer(WebhookAnswer):
+class IssuedWebhook(Webhook):
     """A webhook with the secret its deliveries are signed with, which is answered this once."""
 
     secret: str
@@ -38,10 +38,10 @@ class IssuedWebhookAnswer(WebhookAnswer):
 class WebhookList(Answer):
     """Webhooks, the newest first."""
 
-    items: list[WebhookAnswer]
+    items: list[Webhook]
 
 
-class TryAnswer(Answer):
+class DeliveryTry(Answer):
     """One try to deliver."""
 
     at: datetime
@@ -50,7 +50,7 @@ class TryAnswer(Answer):
     duration_ms: int
 
 
-class DeliveryAnswer(Answer):
+class Delivery(Answer):
     """The end of a job, told to a webhook."""
 
     id: UUID
@@ -64,11 +64,11 @@ class DeliveryAnswer(Answer):
     ended_at: datetime
     carrier_id: UUID | None = Field(description="The job that carries it; null until there is one.")
     attempts: int = Field(description="Tries so far.")
-    tries: list[TryAnswer] = Field(description="The newest fifty, the newest last.")
+    tries: list[DeliveryTry] = Field(description="The newest fifty, the newest last.")
 
 
 class DeliveryList(Answer):
     """A page of deliveries, the newest first."""
 
-    items: list[DeliveryAnswer]
+    items: list[Delivery]
     next_cursor: str | None

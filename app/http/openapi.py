@@ -35,12 +35,13 @@ from .requests_actions import DuplicateBody, PatchBody, ReasonBody
 from .requests_batch import BatchBody
 from .requests_bulk import BulkBody
 from .requests_keys import KeyBody, RotateBody
+from .requests_webhooks import WebhookBody, WebhookPatch, WebhookRotateBody
 from .run_answers import StreamedEvents
 
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
-    *(DeadPurgeBody, LimitBody, KeyBody, RotateBody, BatchBody),
+    *(DeadPurgeBody, LimitBody, KeyBody, RotateBody, BatchBody, WebhookBody, WebhookPatch, WebhookRotateBody),
 )
 _TAGS = (
     {

@@ -24,6 +24,7 @@ from app.domain.state import State
 from tests.client.described import DOCUMENT, NAMES, OPERATIONS, Described
 
 ID = UUID("0198c0f4-7c1a-7b3e-9a55-3f0a1c2d4e5f")
+HOOK = "wh_5f0c8a1be2d34976"
 AT = datetime(2027, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
@@ -41,6 +42,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
             "queue": "mail", "priority": 0, "run_at": AT, "max_attempts": 3, "timeout": HOUR, "idempotency_key": "k 1",
             "on_conflict": "error", "dedupe_for": HOUR, "tags": ("a",), "meta": {"n": 1}, "parent_id": ID,
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "callback": {"secret_id": HOOK, "url": "https://hooks.example.com/7", "events": ["done"]},
         },
     ),
     "enqueue_many": (("demo.count_lines", [{"at": AT}, {}]), {"queue": "mail", "delay": HOUR, "tags": ["a"]}),
@@ -94,6 +96,13 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "limits.set": (("demo.count_lines", "limit", None), {"reason": "r"}),
     "limits.slots": ((), {"name": "demo.count_lines", "tenant": "a", "limit": 7}),
     "limits.release": ((ID,), {"reason": "its body hangs"}),
+    "webhooks.list": ((), {}),
+    "webhooks.get": ((HOOK,), {}),
+    "webhooks.update": ((HOOK,), {"label": "x", "url": "https://hooks.example.com/2", "is_disabled": True,
+                                  "version": "1", "reason": "r"}),
+    "webhooks.delete": ((HOOK,), {"reason": "r"}),
+    "webhooks.deliveries": ((HOOK,), {"limit": 7}),
+    "webhooks.resend": ((HOOK, ID), {"reason": "r"}),
     "bulk.count": (("cancel",), {"ids": [ID]}),
     "bulk.start": (
         ("reschedule",),
@@ -115,7 +124,7 @@ UNSAID = {"cursor", "before"}
 # A batch that is not all or none has no key of its own; start and delay exclude each other; not built.
 ELSEWHERE = {
     "enqueueBatch": {"atomic"},
-    "enqueueJob": {"delay_ms", "callback"},
+    "enqueueJob": {"delay_ms"},
     "createBulkOperation": {"priority"},
 }
 
@@ -132,6 +141,7 @@ NOT_COVERED = {
         ("createApiKey", "getApiKey", "listApiKeys", "revokeApiKey", "rotateApiKey"),
         "an administrator's, who has `outlast keys`",
     ),
+    **dict.fromkeys(("createWebhook", "rotateWebhook"), "an administrator's, who has `outlast webhooks`"),
 }
 # Streams have no example that is one value; tested over a socket.
 STREAMED = {"streamJob"}

@@ -168,4 +168,5 @@ def test_every_operation_that_changes_something_is_known_to_leave_a_row_or_not_t
         *("createBulkOperation", "abortBulkOperation", "purgeDeadLetters", "updateQueue"),
         *("pauseQueue", "resumeQueue", "drainWorker", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
         *("releaseSlots", "setLimit", "createApiKey", "rotateApiKey", "revokeApiKey"),
+        *("createWebhook", "updateWebhook", "rotateWebhook", "deleteWebhook", "resendDelivery"),
     }

@@ -19,6 +19,7 @@ from app.domain.api_key import Scope
 from app.domain.audit import Acting, AuditQuery
 from app.domain.event import EventQuery
 from app.domain.job import JobId
+from app.domain.webhook import Callback
 from app.drivers.bulk import bulk_of
 from app.drivers.reading import ListQuery
 from tests.http.api import KEY, Api, code_of, job_type
@@ -56,6 +57,8 @@ NEEDS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("pauseSchedule", "resumeSchedule", "triggerSchedule"), frozenset({OPERATE})),
     **dict.fromkeys(("drainWorker", "startDrain", "listAudit", "examineService", "getMetrics"), frozenset({OPERATE})),
     **dict.fromkeys(("listApiKeys", "createApiKey", "getApiKey", "rotateApiKey", "revokeApiKey"), frozenset({ADMIN})),
+    **dict.fromkeys(("listWebhooks", "getWebhook", "listDeliveries", "resendDelivery"), frozenset({OPERATE})),
+    **dict.fromkeys(("createWebhook", "updateWebhook", "rotateWebhook", "deleteWebhook"), frozenset({ADMIN})),
 }
 BODIES: dict[str, Any] = {
     "enqueueJob": {"name": NAME, "payload": {}},
@@ -67,13 +70,23 @@ BODIES: dict[str, Any] = {
     "purgeDeadLetters": {"older_than_ms": 0},
     "createBulkOperation": {"action": "cancel", "selector": {"filter": {"state": ["delayed"]}}},
     "createApiKey": {"label": "more", "scopes": ["admin"]},
+    "createWebhook": {"label": "more", "url": "https://hooks.example.com/"},
+    "updateWebhook": {"is_disabled": True},
 }
 # Where something of one tenant is named by its id.
-BY_ID = re.compile(r"{(job_id|bulk_id|key_id)}")
+_ABSENT = {
+    "bulk_id": str(uuid4()),
+    "key_id": "0" * 16,
+    "webhook_id": f"wh_{'0' * 16}",
+    "delivery_id": str(uuid4()),
+}
+BY_ID = re.compile(r"{(job_id|bulk_id|key_id|webhook_id)}")
 # What is no matter of one queue alone, for keys that are bound to queues.
 BEYOND_QUEUES = {
     *("emitEvent", "createBulkOperation", "purgeDeadLetters", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
     *("drainWorker", "startDrain", "setLimit"),
+    *("listWebhooks", "getWebhook", "listDeliveries", "resendDelivery"),
+    *("createWebhook", "updateWebhook", "rotateWebhook", "deleteWebhook"),
 }
 
 
@@ -127,7 +140,18 @@ class World:
             assert bulk.status_code == 202, bulk.text
         order = KeyOrder(label=f"{CANARY}-{tenant}", tenant=tenant, scopes=frozenset({READ}))
         key = await self.api.services.keys.create(order, by=Acting(actor="ada"))
-        return {"job_id": str(job_id), "bulk_id": bulk.json()["id"], "key_id": key.key.id}
+        webhook = await self._webhook(tenant)
+        return {"job_id": str(job_id), "bulk_id": bulk.json()["id"], "key_id": key.key.id} | webhook
+
+    async def _webhook(self, tenant: str) -> dict[str, str]:
+        """Make a webhook with one delivery that is over."""
+        webhooks = self.api.services.webhooks
+        url = f"https://hooks.example.com/{CANARY}-{tenant}"
+        made = await webhooks.create(label="shop", url=url, tenant=tenant, by=Acting(actor="ada"))
+        callback = Callback(webhook=made.webhook.id).text()
+        await self.env.driver.cancel(await self.env.enqueue(tenant=tenant, callback=callback), reason="stop")
+        (delivery,) = (await webhooks.deliveries(made.webhook.id, tenant=tenant)).items
+        return {"webhook_id": made.webhook.id, "delivery_id": str(delivery.id)}
 
     async def all_of(self, tenant: str) -> object:
         """Give everything there is of a tenant, to be compared."""
@@ -141,6 +165,8 @@ class World:
             await self.env.driver.events(EventQuery(tenant=tenant)),
             await bulk.operations(limit=50, tenant=tenant),
             [key for key in keys if key.label != "k"],
+            webhooks := await self.api.services.webhooks.list(tenant=tenant),
+            [await self.api.services.webhooks.deliveries(each.id, tenant=tenant) for each in webhooks],
             [row for row in (await self.env.driver.audit(AuditQuery(limit=200))).items if row.tenant == tenant],
         )
 
@@ -194,13 +220,13 @@ async def _every_cell(world: World) -> None:
 async def _ended(world: World) -> dict[str, str]:
     job_id = await world.env.enqueue()
     await world.env.driver.cancel(job_id, reason="stop")
-    return {"job_id": str(job_id), "bulk_id": str(uuid4()), "key_id": "0" * 16}
+    return {"job_id": str(job_id), **_ABSENT}
 
 
 async def test_another_tenants_key_sees_and_does_nothing(world: World) -> None:
     theirs = await world.things("globex")
     await world.things("acme")
-    absent = {"job_id": str(uuid4()), "bulk_id": str(uuid4()), "key_id": "0" * 16}
+    absent = {"job_id": str(uuid4()), **_ABSENT}
     before = await world.all_of("globex")
     async with await world.client("acme", *Scope) as client:
         for operation in OPERATIONS:
@@ -223,7 +249,7 @@ async def test_ones_own_tenants_things_are_seen(world: World) -> None:
             if operation.method == "GET" and BY_ID.search(operation.path) and operation.name != "streamJob":
                 for one in (client, every):
                     assert (await operation.by(one, own)).status_code in {200, 202}, operation
-        for name in ("listJobs", "listBulkOperations", "listEvents", "listApiKeys"):
+        for name in ("listJobs", "listBulkOperations", "listEvents", "listApiKeys", "listWebhooks", "listDeliveries"):
             operation = next(each for each in OPERATIONS if each.name == name)
             for one in (client, every):
                 assert (await operation.by(one, own)).json()["items"], operation
@@ -256,7 +282,7 @@ async def test_a_key_bound_to_queues_acts_on_those_alone(world: World) -> None:
     async with await world.client("default", *Scope, queues=frozenset({"mail"})) as client:
         for operation in OPERATIONS:
             if operation.name in BEYOND_QUEUES:
-                refused = await operation.by(client, {"job_id": str(fine), "bulk_id": str(uuid4()), "key_id": "0" * 16})
+                refused = await operation.by(client, {"job_id": str(fine), **_ABSENT})
                 assert code_of(refused) == (403, "FORBIDDEN"), operation
                 assert "queue" in refused.json()["detail"]
             elif "{job_id}" in operation.path and operation.method != "GET":

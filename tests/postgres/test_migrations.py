@@ -265,7 +265,7 @@ async def test_tables_of_rows_that_come_and_go_are_vacuumed_early_and_keep_their
             "select relname, reloptions from pg_class where relnamespace = 'outlast'::regnamespace and relkind = 'r'"
         )
     early = {row["relname"] for row in rows if {"vacuum_truncate=off", *EARLY} <= set(row["reloptions"] or ())}
-    assert early == {*GROWN, "live_key", "outbox", "gate", "limit_key", "slot", "turn"}
+    assert early == {*GROWN, "live_key", "outbox", "gate", "limit_key", "slot", "turn", "delivery"}
     assert {row["relname"]: row["reloptions"] for row in rows}["worker"] == ["fillfactor=50"]
 
 
@@ -315,7 +315,7 @@ async def test_every_timestamp_is_one_that_clients_can_read_back(database_url: s
     accepted = ["1970-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"]
     async with connected(database_url) as connection:
         columns = await connection.fetch(_INSTANTS)
-        assert len(columns) == 77
+        assert len(columns) == 82
         for table, column, checked in columns:
             assert checked is not None, f"{table}.{column} takes any timestamp"
             holds = f'select {checked} from (select $1::text::timestamptz as "{column}") x'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, Unpack
 
 from ...domain.state import State
 from ..answers.fleet import Count
@@ -15,6 +15,17 @@ from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
 
 Include: TypeAlias = Literal["payload", "result", "error", "attempts", "steps"]
 Sort: TypeAlias = Literal["-created_at", "created_at", "run_at", "-run_at", "finished_at", "-finished_at"]
+
+
+class CallbackLike(TypedDict):
+    """Who is told when a job ends: the webhook by its id, at another `url` of its origin, of these `events`.
+
+    `events` are some of `done`, `dead` and `cancelled`; all of them without it.
+    """
+
+    secret_id: str
+    url: NotRequired[str]
+    events: NotRequired[Sequence[Literal["done", "dead", "cancelled"]]]
 
 
 class ManyOptions(TypedDict, total=False):
@@ -36,6 +47,7 @@ class ManyOptions(TypedDict, total=False):
     meta: Mapping[str, Any]
     parent_id: JobLike
     traceparent: str
+    callback: CallbackLike
 
 
 class EnqueueOptions(ManyOptions, total=False):

@@ -12,8 +12,8 @@ from ...control.webhooks import delivery_document, page_document, webhook_docume
 from ...domain.api_key import Scope
 from ...domain.audit import Acting
 from ...domain.errors import Forbidden, RequestInvalid
-from ...domain.webhook import Webhook, WebhookChange
-from ..answers_webhooks import DeliveryAnswer, DeliveryList, IssuedWebhookAnswer, WebhookAnswer, WebhookList
+from ...domain.webhook import WebhookChange
+from ..answers_webhooks import Delivery, DeliveryList, IssuedWebhook, Webhook, WebhookList
 from ..auth import Identity
 from ..body import Body, read_body, read_optional_body, refuse_request_key
 from ..caller import Needs
@@ -87,7 +87,7 @@ async def list_webhooks(services: Services, identity: _Watcher) -> Response:
     status_code=201,
     response_model=None,
     responses={
-        201: answer(IssuedWebhookAnswer, "The webhook, with its secret this once.", _ISSUED, Location="The webhook."),
+        201: answer(IssuedWebhook, "The webhook, with its secret this once.", _ISSUED, Location="The webhook."),
         **problems(501, has_body=True),
     },
     openapi_extra=body(WebhookBody, {"backend": _MADE}, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
@@ -105,7 +105,7 @@ async def create_webhook(request: Request, services: Services, identity: _Keeper
     by = Acting(actor=identity.name, reason=asked.reason)
     tenant = identity.tenant or asked.tenant
     issued = await services.webhooks.create(label=asked.label, url=asked.url, tenant=tenant, by=by)
-    headers = {"Location": f"{root_of(request)}/v1/webhooks/{issued.webhook.id}", **_tag(issued.webhook)}
+    headers = {"Location": f"{root_of(request)}/v1/webhooks/{issued.webhook.id}", **_tag(issued.webhook.version)}
     return reply(webhook_document(issued.webhook) | {"secret": issued.secret}, status=201, headers=headers)
 
 
@@ -114,12 +114,12 @@ async def create_webhook(request: Request, services: Services, identity: _Keeper
     operation_id="getWebhook",
     summary="Describe a webhook",
     response_model=None,
-    responses={200: answer(WebhookAnswer, "The webhook.", _WEBHOOK, ETag="Its version."), **problems(404, 501)},
+    responses={200: answer(Webhook, "The webhook.", _WEBHOOK, ETag="Its version."), **problems(404, 501)},
 )
 async def get_webhook(webhook_id: str, services: Services, identity: _Watcher) -> Response:
     """Give one webhook of the caller's tenant; never its secret."""
     webhook = await services.webhooks.find(webhook_id, tenant=identity.tenant)
-    return reply(webhook_document(webhook), headers=_tag(webhook))
+    return reply(webhook_document(webhook), headers=_tag(webhook.version))
 
 
 @router.patch(
@@ -128,7 +128,7 @@ async def get_webhook(webhook_id: str, services: Services, identity: _Watcher) -
     summary="Change a webhook",
     response_model=None,
     responses={
-        200: answer(WebhookAnswer, "The webhook, changed.", _DISABLED, ETag="Its new version."),
+        200: answer(Webhook, "The webhook, changed.", _DISABLED, ETag="Its new version."),
         **problems(404, 412, has_body=True),
     },
     openapi_extra=body(
@@ -150,7 +150,7 @@ async def update_webhook(request: Request, webhook_id: str, services: Services, 
     webhook = await services.webhooks.change(
         webhook_id, change, version=_version(request), tenant=identity.tenant, by=by
     )
-    return reply(webhook_document(webhook), headers=_tag(webhook))
+    return reply(webhook_document(webhook), headers=_tag(webhook.version))
 
 
 @router.delete(
@@ -182,7 +182,7 @@ async def delete_webhook(
     summary="Give a webhook a new secret",
     response_model=None,
     responses={
-        200: answer(IssuedWebhookAnswer, "The webhook, with its new secret this once.", _ISSUED | {"secret_number": 2}),
+        200: answer(IssuedWebhook, "The webhook, with its new secret this once.", _ISSUED | {"secret_number": 2}),
         **problems(404, 501, has_body=True),
     },
     openapi_extra=body(WebhookRotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False)
@@ -234,7 +234,7 @@ async def list_deliveries(
     status_code=202,
     response_model=None,
     responses={
-        202: answer(DeliveryAnswer, "The delivery, on its way again.", _PENDING),
+        202: answer(Delivery, "The delivery, on its way again.", _PENDING),
         **problems(404, 409, has_body=True),
     },
     openapi_extra=body(ReasonBody, {"reason": {"reason": "the receiver is back"}}, is_required=False)
@@ -250,8 +250,8 @@ async def resend_delivery(
     return reply(delivery_document(delivery), status=202)
 
 
-def _tag(webhook: Webhook) -> dict[str, str]:
-    return {"ETag": f'"{webhook.version}"'}
+def _tag(version: int) -> dict[str, str]:
+    return {"ETag": f'"{version}"'}
 
 
 def _version(request: Request) -> int | None:
