@@ -23,6 +23,7 @@ from app.drivers.outbox import OutboxStore
 from app.drivers.postgres import heartbeat
 from app.drivers.protocol import HeartbeatStore, JobDriver
 from app.drivers.schedules import ScheduleStore
+from app.drivers.webhooks import WebhookStore
 from app.outbox import passes
 from tests.conformance.runs import new_event
 from tests.faults.cuts import (
@@ -44,6 +45,7 @@ from tests.faults.cuts import (
     settle,
     upkeep,
     waits,
+    webhooks,
     worker,
 )
 from tests.faults.cuts.bench import Bench, bench_on
@@ -76,6 +78,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "bulk": bulk.OPERATIONS,
     "keys": keys.OPERATIONS,
     "requests": requests.OPERATIONS,
+    "webhooks": webhooks.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -101,10 +104,11 @@ _CELLS = {
     "bulk": 300,
     "keys": 50,
     "requests": 56,
+    "webhooks": 100,
 }
 _MODULES = (
     *(actions, bulk, ends, enqueue, fair, heart, limits, keys, outbox, purges, queues),
-    *(repairs, requests, runs, schedules, settle, upkeep, waits, worker),
+    *(repairs, requests, runs, schedules, settle, upkeep, waits, webhooks, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
 _READS = {
@@ -137,6 +141,7 @@ _READS = {
     *("open_heartbeat", "operations", "ping"),
     *("queue_facts", "queues", "run", "schedules", "situation", "slots", "stage_now", "standings", "stats"),
     *("stored_limits", "until_finished", "view", "vitals", "workers"),
+    *("deliveries", "delivery", "webhook", "webhooks"),
 }
 _CLEAN = tuple(cut for cut in Cut if cut is not Cut.SILENT)
 _PATIENCE = timedelta(seconds=1.5)  # of a statement whose reply never comes; its client waits a second longer
@@ -188,7 +193,16 @@ async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
 def test_every_verb_that_writes_is_cut() -> None:
     verbs = {
         name
-        for protocol in (JobDriver, FleetStore, HeartbeatStore, OutboxStore, ScheduleStore, BulkStore, KeyStore)
+        for protocol in (
+            JobDriver,
+            FleetStore,
+            HeartbeatStore,
+            OutboxStore,
+            ScheduleStore,
+            BulkStore,
+            KeyStore,
+            WebhookStore,
+        )
         for name, found in inspect.getmembers(protocol, inspect.isfunction)
         if not name.startswith("_")
     }

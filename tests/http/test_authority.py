@@ -77,7 +77,7 @@ BODIES: dict[str, Any] = {
 _ABSENT = {
     "bulk_id": str(uuid4()),
     "key_id": "0" * 16,
-    "webhook_id": f"wh_{'0' * 16}",
+    "webhook_id": f"wh_{'1' * 16}",
     "delivery_id": str(uuid4()),
 }
 BY_ID = re.compile(r"{(job_id|bulk_id|key_id|webhook_id)}")

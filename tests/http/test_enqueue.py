@@ -219,13 +219,6 @@ async def test_name_and_payload_must_be_there(api: Api, missing: str) -> None:
     assert response.json()["errors"][0]["pointer"] == f"/{missing}"
 
 
-async def test_what_is_not_built_is_refused_and_not_dropped(api: Api) -> None:
-    callback = {"url": "https://example.com", "secret_id": "s", "events": ["done"]}
-    response = await api.client.post("/v1/jobs", json={"name": NAME, "payload": {}, "callback": callback})
-    assert code_of(response) == (501, "NOT_IMPLEMENTED")
-    assert (await api.client.get("/v1/jobs")).json()["items"] == []
-
-
 async def test_minimal_answers_have_no_body(api: Api) -> None:
     response = await api.client.post(
         "/v1/jobs", json={"name": NAME, "payload": {}}, headers={"Prefer": "return=minimal"}

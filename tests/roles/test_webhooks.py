@@ -77,14 +77,14 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @asynccontextmanager
-async def telling(*, timeout: float = 5.0, url: str | None = None) -> AsyncIterator[Telling]:
+async def telling(*, seconds: float = 5.0, url: str | None = None) -> AsyncIterator[Telling]:
     driver = MemoryDriver(ManualClock(datetime(2026, 11, 30, 12, tzinfo=UTC)))
     control = WebhookControl(driver.webhooks, masters=MASTERS, allowed=HOME)
     async with receiving() as receiver:
         carrier = Carrier(
             store=driver.webhooks,
             masters=MASTERS,
-            sender=Sender(allowed=HOME, timeout=timedelta(seconds=timeout)),
+            sender=Sender(allowed=HOME, timeout=timedelta(seconds=seconds)),
             telemetry=Telemetry(metrics=Metrics()),
             now=lambda: datetime.now(UTC),
         )
@@ -171,7 +171,7 @@ async def _never(_writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("answer", [_drip, _flood], ids=["drips", "floods"])
 async def test_a_receiver_that_never_stops_talking_has_taken_it(answer: Any) -> None:
-    async with telling(timeout=0.5) as world:
+    async with telling(seconds=0.5) as world:
         world.receiver.script = [answer]
         await world.enqueue()
         delivery = await world.until(DeliveryState.DELIVERED)
@@ -202,7 +202,7 @@ MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest\r\nconte
     ids=["error", "too many", "redirect", "noise", "silence"],
 )
 async def test_what_is_not_taken_is_tried_again_under_its_id(answer: Any, status: int | None, said: str) -> None:
-    async with telling(timeout=0.5) as world:
+    async with telling(seconds=0.5) as world:
         world.receiver.script = [answer]
         await world.enqueue()
         found = await _failing(world)
