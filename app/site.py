@@ -42,6 +42,7 @@ def dashboard_services(driver: JobDriver, services: HttpServices, *, key: str | 
         deploys=services.deploys,
         doctor=services.doctor,
         overview=OverviewControl(driver),
+        webhooks=services.webhooks,
         door=Door(services.auth, key=key),
         telemetry=services.telemetry,
         version=services.version,

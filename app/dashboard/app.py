@@ -19,12 +19,13 @@ from .pages import (
     queues,
     schedules,
     system,
+    webhooks,
     workers,
 )
 from .services import DashboardServices
 from .site import Anyone, At, Site
 from .stream import Streams, stream_page
-from .visit import OPERATE, READ, WRITE
+from .visit import ADMIN, OPERATE, READ, WRITE
 
 PLACES: tuple[At, ...] = (
     At(path="/login", page=entry.login_page, needs=Anyone.STRANGER),
@@ -49,6 +50,14 @@ PLACES: tuple[At, ...] = (
     At(path="/types/{name}/enqueue", page=job_types.enqueue, needs=WRITE, acts=True),
     At(path="/events", page=events.page, needs=READ),
     At(path="/events", page=events.emit, needs=WRITE, acts=True, about="an event"),
+    At(path="/webhooks", page=webhooks.page, needs=OPERATE, about="a webhook"),
+    At(path="/webhooks", page=webhooks.make, needs=ADMIN, acts=True, about="a webhook"),
+    At(path="/webhooks/{webhook_id}", page=webhooks.one, needs=OPERATE, about="a webhook"),
+    At(path="/webhooks/{webhook_id}/rotate", page=webhooks.rotate, needs=ADMIN, acts=True, about="a webhook"),
+    At(path="/webhooks/{webhook_id}/disable", page=webhooks.disable, needs=ADMIN, acts=True, about="a webhook"),
+    At(path="/webhooks/{webhook_id}/enable", page=webhooks.enable, needs=ADMIN, acts=True, about="a webhook"),
+    At(path="/webhooks/{webhook_id}/delete", page=webhooks.delete, needs=ADMIN, acts=True, about="a webhook"),
+    At(path="/webhooks/{webhook_id}/resend", page=webhooks.resend, needs=OPERATE, acts=True, about="a webhook"),
     At(path="/audit", page=audit.page, needs=OPERATE),
     At(path="/system", page=system.page, needs=OPERATE),
     At(path="/system/raw", page=system.raw, needs=OPERATE),

@@ -25,6 +25,7 @@ from ..control.purge import PurgeControl
 from ..control.queues import QueueControl
 from ..control.runs import RunControl
 from ..control.schedules import ScheduleControl
+from ..control.webhooks import WebhookControl
 from ..domain.api_key import Identity
 from ..domain.errors import OutlastError
 from ..observability.telemetry import Telemetry
@@ -55,6 +56,7 @@ class DashboardServices:
     deploys: DeployControl
     doctor: Doctor
     overview: OverviewControl
+    webhooks: WebhookControl
     door: Door
     version: str
     code_version: str

@@ -35,6 +35,7 @@ THEME_COOKIE = "outlast-theme"
 THEMES = ("auto", "light", "dark")
 
 READ, PAYLOADS, WRITE, OPERATE = Scope.JOBS_READ, Scope.PAYLOAD_READ, Scope.JOBS_WRITE, Scope.OPERATE
+ADMIN = Scope.ADMIN
 
 
 class Form(dict[str, list[str]]):

@@ -19,7 +19,7 @@ from tests.support.drivers import NAME, QUEUE
 from tests.support.outbox import outbox_env
 
 PAGES = ["/", "/jobs", "/queues", "/schedules", "/dead", "/workers", "/types", f"/types/{NAME}", "/events"]
-PAGES += ["/outbox", "/bulk", "/system", "/audit", "/login"]
+PAGES += ["/outbox", "/webhooks", "/bulk", "/system", "/audit", "/login"]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -254,6 +254,7 @@ async def test_a_key_bound_to_other_queues_changes_nothing(visitor: Visitor, pla
     made = await visitor.send("/bulk", {"action": "cancel", "id": job["id"], "expected": "1", "typed": "1"})
     bulk_id = made.headers["location"].rpartition("/")[2]
     names = {"job_id": job["id"], "queue": QUEUE, "name": NAME, "bulk_id": bulk_id, "worker_id": "1"}
+    names["webhook_id"] = f"wh_{'0' * 16}"
     bound = Identity(name="bound", tenant=None, scopes=frozenset(Scope), queues=QUEUES)
     visitor.api.act_as(bound)
     fields = {"token": token, "action": "cancel", "scope": "matching", "q": f"queue:{QUEUE}", "payload": "{}"}
