@@ -18,6 +18,7 @@ from .job import LONGEST_DURATION, SHORTEST_DURATION, JobId
 from .outbox import SOURCE_KEPT, SOURCE_MARGIN
 from .request_claim import REQUEST_KEPT
 from .state import TERMINAL, State
+from .webhook import DELIVERY_KEPT
 
 # A round over a kind rests so many times as long as it took: whatever is kept for long is not read all the time.
 REST_FACTOR = 10
@@ -40,6 +41,7 @@ class Chore(StrEnum):
     WORKERS = "workers"
     AUDIT = "audit"
     REQUESTS = "requests"
+    DELIVERIES = "deliveries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +151,8 @@ class Retention:
                 return max(self.record, self.ended.shortest + WORKER_MARGIN)
             case Chore.AUDIT:
                 return self.audit
-            case Chore.REQUESTS:
-                return REQUEST_KEPT
+            case Chore.REQUESTS | Chore.DELIVERIES:
+                return REQUEST_KEPT if chore is Chore.REQUESTS else DELIVERY_KEPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,13 +25,15 @@ WebhookId = NewType("WebhookId", str)
 DeliveryId = NewType("DeliveryId", UUID)
 
 WEBHOOK_PATTERN = r"^wh_[0-9a-f]{16}$"
-# The job type that carries deliveries, and how many of them one job ends with at most.
+# The job type that carries deliveries.
 CARRIER = "outlast.webhooks.deliver"
 MAX_LABEL_CHARS = 100
 # Of one tenant.
 MOST_WEBHOOKS = 1_000
 # Of one delivery, the newest.
 TRIES_KEPT = 50
+# How long a delivery can be seen and sent again, from the end it tells of.
+DELIVERY_KEPT = timedelta(days=30)
 # How long a secret that was replaced goes on signing, if nobody says.
 DEFAULT_OVERLAP = timedelta(days=1)
 MOST_OVERLAP = timedelta(days=90)

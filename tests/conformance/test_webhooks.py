@@ -12,9 +12,11 @@ from app.domain.audit import Action, AuditEntry, AuditQuery, Target
 from app.domain.errors import JobStateConflict, NotFound, PreconditionFailed
 from app.domain.job import NewJob
 from app.domain.outcome import Completed
+from app.domain.retention import Chore, Retention
 from app.domain.state import State
 from app.domain.webhook import (
     CARRIER,
+    DELIVERY_KEPT,
     GONE,
     TRIES_KEPT,
     Callback,
@@ -275,3 +277,13 @@ async def test_a_deleted_webhook_takes_its_deliveries_with_it(env: DriverEnv) ->
     assert await tellings(env, webhook) == ()
     with pytest.raises(NotFound):
         await store.delete(webhook.id)
+
+
+async def test_deliveries_are_kept_for_a_while(env: DriverEnv) -> None:
+    webhook, _ = await delivered_once(env)
+    await env.advance(DELIVERY_KEPT)
+    assert await env.driver.count_over(Chore.DELIVERIES, Retention()) == 0
+    await env.advance(timedelta(seconds=1))
+    assert await env.driver.count_over(Chore.DELIVERIES, Retention()) == 1
+    assert (await env.driver.tidy(Chore.DELIVERIES, Retention())).deleted == 1
+    assert await tellings(env, webhook) == ()

@@ -116,6 +116,9 @@ def _over(store: Store, chore: Chore, retention: Retention, at: datetime) -> Ite
         case Chore.REQUESTS:
             asked = [name for name, row in store.requests.items() if row.created_at < since]
             yield from (partial(store.requests.pop, name) for name in asked)
+        case Chore.DELIVERIES:
+            told = [name for name, row in store.deliveries.items() if row.ended.ended_at < since]
+            yield from (partial(store.deliveries.pop, name) for name in told)
 
 
 def _is_over(store: Store, job_id: JobId, rule: EndedRule, at: datetime) -> bool:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from app.domain.audit import Action, AuditEntry, Target
 from app.domain.errors import JobStateConflict, NotFound
 from app.domain.webhook import (
+    CARRIER,
     Callback,
     Delivery,
     DeliveryState,
@@ -126,6 +127,10 @@ class _Told(_Made):
 
 class Carry(_Told):
     name = "hand on a delivery"
+
+    async def arrange(self) -> None:
+        await super().arrange()
+        await self.name_known(CARRIER)
 
     async def call(self) -> Any:
         await self.store().carry(carrying("default"))
