@@ -13,6 +13,7 @@ from app.domain.step import MAIN_BRANCH, NewWait, Place, StepKind
 from app.domain.webhook import Callback, Delivery, WebhookId
 from app.drivers.bulk import bulk_of
 from tests.conformance.test_webhooks import a_webhook, store_of
+from tests.conformance.versions import fleet
 from tests.support.bulk import a_bulk
 from tests.support.drivers import DriverEnv, new_id, new_job
 
@@ -67,8 +68,8 @@ async def test_a_payload_that_no_code_takes_is_told_as_dead(env: DriverEnv) -> N
 
 
 async def test_a_payload_that_newer_code_never_came_for_is_told_as_dead(env: DriverEnv) -> None:
-    await env.register(code_version="2.0.0", names=("demo.job",))
-    held = await env.running(await env.register(code_version="1.0.0"), callback=ASKED)
+    old, _ = await fleet(env)
+    held = await env.running(old, callback=ASKED)
     (answer,) = await env.driver.settle([Settlement(held.token, Held(reason="does not fit", or_dead=True))])
     assert answer is SettleAnswer.SETTLED
     assert (await env.describe(held.token.job_id)).state is State.READY

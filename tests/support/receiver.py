@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -80,10 +81,10 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    """Run a receiver."""
+async def receiving(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+    """Run a receiver, over TLS where a context is given."""
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver
