@@ -7,6 +7,8 @@ drain's budget, also when work had to be given up.
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import socket
 import sys
 import time
@@ -62,7 +64,8 @@ def dev(
             "--reset deletes only the database that dev keeps itself", fix="leave out --db, or reset yours by hand"
         )
     with _database(address, data_dir, reset=reset) as (url, postgres):
-        sys.exit(_run(_complete(settings, url, no_demo=no_demo), postgres, started))
+        complete = _with_webhooks(_complete(settings, url, no_demo=no_demo), data_dir)
+        sys.exit(_run(complete, postgres, started))
 
 
 def _run(settings: Settings, postgres: DevPostgres | None, started: float) -> int:
@@ -101,6 +104,19 @@ def _complete(settings: Settings, url: str, *, no_demo: bool) -> Settings:
         return complete
     # Whoever tries a job of their own should not have to name its queue twice.
     return complete.model_copy(update={"queues": ",".join([complete.queues, *_others(complete)])})
+
+
+def _with_webhooks(settings: Settings, data_dir: Path) -> Settings:
+    """Let webhooks be tried: with a master key of this directory's, and receivers on this machine."""
+    if settings.callback_key_file is not None:
+        return settings
+    path = data_dir / "callback.key"
+    if not path.exists():
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    allowed = settings.callback_allow or ("localhost", "127.0.0.0/8", "::1")
+    return settings.model_copy(update={"callback_key_file": path, "callback_allow": allowed})
 
 
 @contextmanager
