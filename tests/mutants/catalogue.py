@@ -19,6 +19,7 @@ from tests.mutants.catalogue_purge import PURGES
 from tests.mutants.catalogue_queues import QUEUES
 from tests.mutants.catalogue_runs import RUNS
 from tests.mutants.catalogue_schedules import SCHEDULES
+from tests.mutants.catalogue_webhooks import WEBHOOKS
 from tests.mutants.mutant import Case, Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
@@ -328,6 +329,7 @@ TARGETS = (
     *QUEUES,
     *RUNS,
     *SCHEDULES,
+    *WEBHOOKS,
     *PURGES,
     *ACTIONS,
     *BULK,

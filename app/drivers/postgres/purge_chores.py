@@ -40,7 +40,7 @@ AGED = {
     Chore.DRAINS: Aged("drain", "worker", "int", "t.ended_at < outlast.clock() - $5"),
     Chore.AUDIT: Aged("audit", "seq", "bigint", 't."at" < outlast.clock() - $5'),
     Chore.REQUESTS: Aged("request", "created_at", "timestamptz", "t.created_at < outlast.clock() - $5"),
-    Chore.DELIVERIES: Aged("delivery", "ended_at", "timestamptz", "t.ended_at < outlast.clock() - $5"),
+    Chore.DELIVERIES: Aged("delivery", "ended_at", "timestamptz", "outlast.clock() - $5 > t.ended_at"),
     # Ended jobs that the last round over them left name none below its lowest; it did not look at those that were
     # younger than the shortest time any is kept, and `$5` is longer than that.
     Chore.WORKERS: Aged(
