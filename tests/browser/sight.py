@@ -100,7 +100,19 @@ class Sight:
         jobs = [f"/jobs/{job_id}" for job_id in self.ids.values()]
         group = f"/dead?group={NAME}~terminal~ValueError~BROKEN"
         lists = ["/", "/jobs", "/jobs?q=state:held", "/jobs?q=colour:red", "/queues", f"/queues/{QUEUE}", "/schedules"]
-        rest = ["/workers", "/types", f"/types/{NAME}", "/events", "/outbox", "/bulk", "/system", "/audit", "/login"]
+        rest = [
+            "/workers",
+            "/types",
+            f"/types/{NAME}",
+            "/events",
+            "/outbox",
+            "/webhooks",
+            f"/webhooks/{self.webhook_id}",
+            "/bulk",
+            "/system",
+            "/audit",
+            "/login",
+        ]
         return [*lists, "/dead", group, *rest, *jobs, "/nothing"]
 
     async def barriers(self, page: Page) -> list[str]:
@@ -135,6 +147,10 @@ class Sight:
         ready = await api.post()
         await self.visitor.act(f"/jobs/{delayed['id']}/event", {"name": "order.approved", "key": odd, "payload": "1"})
         await self.visitor.act(f"/queues/{QUEUE}/pause", {"reason": odd})
+        made = await api.client.post("/v1/webhooks", json={"label": odd[:60], "url": "https://hooks.example.com/x"})
+        self.webhook_id = made.json()["id"]
+        told = await api.post(delay_ms=3_600_000, callback={"secret_id": self.webhook_id})
+        await api.client.post(f"/v1/jobs/{told['id']}/cancel", json={"reason": odd})
         self.ids = {
             name: str(job["id"])
             for name, job in {

@@ -6,16 +6,18 @@ from datetime import timedelta
 
 from app.domain.audit import Action, AuditEntry, Target
 from app.domain.bulk import BulkAction
-from app.domain.job import JobId
+from app.domain.job import JobId, LimitKey
 from app.domain.outcome import HAND_BACK, Held, SettleAnswer, Settlement, Suspended
 from app.domain.state import State
 from app.domain.step import MAIN_BRANCH, NewWait, Place, StepKind
 from app.domain.webhook import Callback, Delivery, WebhookId
 from app.drivers.bulk import bulk_of
+from app.outbox.passes import Passes
 from tests.conformance.test_webhooks import a_webhook, store_of
 from tests.conformance.versions import fleet
 from tests.support.bulk import a_bulk
 from tests.support.drivers import DriverEnv, new_id, new_job
+from tests.support.outbox import BATCH, Outbox
 
 WEBHOOK = a_webhook()
 ASKED = Callback(webhook=WEBHOOK.id).text()
@@ -77,3 +79,27 @@ async def test_a_payload_that_newer_code_never_came_for_is_told_as_dead(env: Dri
     await env.driver.release_due()
     found = (await told(env))[held.token.job_id].ended
     assert (found.state, found.reason) == (State.DEAD, "terminal")
+
+
+async def test_a_job_that_was_staged_is_told_of(outbox: Outbox, passes: Passes) -> None:
+    env = outbox.env
+    staged = await outbox.staged(callback=ASKED)
+    assert await told(env) == {}
+    await passes.once(BATCH)
+    await env.driver.cancel(staged, reason="stop")
+    assert (await told(env)).keys() == {staged}
+
+
+async def test_a_limited_job_is_told_of(env: DriverEnv) -> None:
+    job_id = await env.enqueue(callback=ASKED, limits=(LimitKey("limit", "berlin"),))
+    await env.driver.cancel(job_id, reason="stop")
+    assert (await told(env)).keys() == {job_id}
+
+
+async def test_a_fork_is_nobodys_to_be_told_of(env: DriverEnv) -> None:
+    job_id = await env.enqueue(callback=ASKED)
+    await env.driver.cancel(job_id, reason="stop")
+    fork = JobId(new_id())
+    await env.driver.fork(job_id, new_id=fork)
+    await env.driver.cancel(fork, reason="stop")
+    assert (await told(env)).keys() == {job_id}

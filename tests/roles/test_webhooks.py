@@ -16,13 +16,14 @@ from standardwebhooks import Webhook as Verifier
 from app.control.webhooks import WebhookControl
 from app.domain.audit import Acting
 from app.domain.clock import ManualClock
+from app.domain.errors import CallbackRefused, RequestInvalid
 from app.domain.state import State
-from app.domain.webhook import CARRIER, Callback, Delivery, DeliveryState, Webhook, WebhookChange
+from app.domain.webhook import CARRIER, Callback, Delivery, DeliveryState, Webhook, WebhookChange, new_webhook_id
 from app.domain.webhook_address import Allowed
 from app.domain.webhook_secret import Masters
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.webhooks import WebhookStore, webhooks_of
-from app.jobs import Terminal, job
+from app.jobs import Client, Terminal, job, use_client
 from app.jobs.callbacks import carrying
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
@@ -334,3 +335,19 @@ class _Killed:
 
     async def note(self, *_: object, **__: object) -> bool:
         raise Killed
+
+
+async def test_code_names_webhooks_of_the_jobs_tenant_alone() -> None:
+    async with telling() as world:
+        with use_client(Client(world.bench.driver)):
+            job = await quick.enqueue({}, callback=Callback(webhook=world.webhook.id))
+            assert (await world.until(DeliveryState.DELIVERED)).ended.job_id == job.id
+            for callback in (Callback(webhook=new_webhook_id()), Callback(webhook=world.webhook.id, url="http://a.b/")):
+                with pytest.raises(CallbackRefused):
+                    await quick.enqueue({}, callback=callback)
+                with pytest.raises(CallbackRefused):
+                    await quick.enqueue_many([{}, {}], callback=callback)
+            with pytest.raises(CallbackRefused):
+                await quick.enqueue({}, callback=Callback(webhook=world.webhook.id), tenant="acme")
+            with pytest.raises(RequestInvalid, match="callback must be a Callback"):
+                await quick.enqueue({}, callback=world.webhook.id)  # type: ignore[arg-type] # what it is about
