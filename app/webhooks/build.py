@@ -18,8 +18,6 @@ from ..drivers.webhooks import webhooks_of
 from ..jobs.admission import wall_clock
 from ..jobs.handle import JobHandle
 from ..observability.telemetry import Telemetry
-from .carrier import Carrier
-from .sender import Sender
 
 
 class WebhookSettings(Protocol):
@@ -55,6 +53,10 @@ def carriers_of(settings: WebhookSettings, driver: JobDriver, telemetry: Telemet
     store, masters = webhooks_of(driver), _masters(settings)
     if store is None or masters is None:
         return ()
+    # The HTTP client takes its time to load, and most processes send nothing.
+    from .carrier import Carrier  # noqa: PLC0415 - see above
+    from .sender import Sender  # noqa: PLC0415 - same
+
     sender = Sender(
         allowed=Allowed.of(settings.callback_allow), timeout=timedelta(seconds=settings.callback_timeout_seconds)
     )

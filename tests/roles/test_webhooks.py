@@ -175,7 +175,7 @@ async def _never(_writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("answer", [_drip, _flood], ids=["drips", "floods"])
 async def test_a_receiver_that_never_stops_talking_has_taken_it(answer: Any) -> None:
-    async with telling(seconds=0.5) as world:
+    async with telling(seconds=2.0) as world:
         world.receiver.script = [answer]
         await world.enqueue()
         delivery = await world.until(DeliveryState.DELIVERED)
@@ -206,7 +206,7 @@ MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest\r\nconte
     ids=["error", "too many", "redirect", "noise", "silence"],
 )
 async def test_what_is_not_taken_is_tried_again_under_its_id(answer: Any, status: int | None, said: str) -> None:
-    async with telling(seconds=0.5) as world:
+    async with telling(seconds=5.0 if answer is not _never else 0.5) as world:
         world.receiver.script = [answer]
         await world.enqueue()
         found = await _failing(world)
