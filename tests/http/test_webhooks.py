@@ -82,7 +82,7 @@ async def test_a_webhook_is_changed_and_deleted_as_it_was_seen(each_api: Api) ->
 
 async def test_changing_it_twice_with_one_key_changes_it_once(api: Api) -> None:
     webhook = await made(api)
-    sent = {"json": {"is_disabled": True}, "headers": {"Idempotency-Key": '"once"'}}
+    sent: dict[str, Any] = {"json": {"is_disabled": True}, "headers": {"Idempotency-Key": '"once"'}}
     first = await api.client.patch(f"/v1/webhooks/{webhook['id']}", **sent)
     again = await api.client.patch(f"/v1/webhooks/{webhook['id']}", **sent)
     assert (first.status_code, again.status_code, again.json()) == (200, 200, first.json())
