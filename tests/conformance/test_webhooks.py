@@ -287,3 +287,16 @@ async def test_deliveries_are_kept_for_a_while(env: DriverEnv) -> None:
     assert await env.driver.count_over(Chore.DELIVERIES, Retention()) == 1
     assert (await env.driver.tidy(Chore.DELIVERIES, Retention())).deleted == 1
     assert await tellings(env, webhook) == ()
+
+
+async def test_each_delivery_has_a_carrier_of_its_own(env: DriverEnv) -> None:
+    webhook = a_webhook()
+    for _ in range(3):
+        await env.driver.cancel(await env.enqueue(callback=Callback(webhook=webhook.id).text()), reason="no")
+    assert await store_of(env).carry(carrying, batch=2) == 2
+    assert await store_of(env).carry(carrying, batch=2) == 1
+    carriers = {each.carrier: each.id for each in await tellings(env, webhook)}
+    assert len(carriers) == 3
+    for carrier, delivery_id in carriers.items():
+        assert carrier is not None
+        assert (await env.describe(carrier)).payload == f'{{"delivery":"{delivery_id}"}}'
