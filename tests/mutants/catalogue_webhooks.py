@@ -5,7 +5,10 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant, Target
 
 _DRIVER = "app/drivers/postgres/"
-_TESTS = ("tests/conformance/test_webhooks.py", "tests/conformance/test_webhook_ends.py")
+_TESTS = (
+    *("tests/conformance/test_webhooks.py", "tests/conformance/test_webhook_ends.py"),
+    "tests/postgres/test_tenant_wall.py",
+)
 
 WEBHOOKS = (
     Target(
@@ -37,7 +40,9 @@ WEBHOOKS = (
                 "w where w.id = $1 and ($2::text is null or $2 <> '')\"  # noqa: S608\n_LIST",
             ),
             Mutant(
-                "tenant of a list", "where $1::text is null or w.tenant = $1\n", "where $1::text is null or $1 <> ''\n"
+                "tenant of a list",
+                "where ($1::text is null or w.tenant = $1)\n",
+                "where ($1::text is null or $1 <> '')\n",
             ),
             Mutant("a version", "if version not in {None, held}:", "if version is None and not held:"),
             Mutant("the secret before", "and w.secret_no = $3 - 1 returning", "returning"),

@@ -22,6 +22,7 @@ from app.domain.limit import SlotQuery
 from app.domain.outcome import Held
 from app.domain.state import State
 from app.domain.step import RetryMode
+from app.domain.webhook import Callback
 from app.drivers.postgres import list_sources, migrations
 from app.drivers.postgres.connect import dsn_of
 from app.drivers.postgres.database import Database, create_engine
@@ -29,6 +30,8 @@ from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.reading import ListQuery
 from tests.conformance.gated import RATED, admit, admit_one, declare, limited, request
 from tests.conformance.runs import new_event
+from tests.conformance.test_webhooks import a_webhook
+from tests.conformance.test_webhooks import store_of as webhooks_of
 from tests.support.audit import an_entry
 from tests.support.bulk import a_bulk
 from tests.support.bulk import store_of as bulks_of
@@ -37,6 +40,7 @@ from tests.support.drivers import PostgresEnv, new_id, new_job, postgres_env
 pytestmark = pytest.mark.postgres
 
 OURS, THEIRS = "acme", "globex"
+HOOK = a_webhook(tenant=THEIRS)
 # Every way a statement names the tenant of its caller.
 _PREDICATE = re.compile(r"\((\$\d+)::text is null or (?:[a-z]\.tenant is null or )?(?:[a-z]\.)?tenant = \1\)")
 _OF_KEY = re.compile(r"where tenant = (\$\d+) and name")
@@ -85,6 +89,9 @@ READS: dict[str, Callable[[PostgresEnv, JobId, str], Awaitable[object]]] = {
     "audit": lambda env, _, tenant: _audit(env, tenant),
     "bulk": lambda env, _, tenant: bulks_of(env).operations(limit=10, tenant=tenant),
     "slots": lambda env, _, tenant: _slots(env, tenant),
+    "webhooks": lambda env, _, tenant: webhooks_of(env).webhooks(tenant=tenant),
+    "a webhook": lambda env, _, tenant: webhooks_of(env).webhook(HOOK.id, tenant=tenant),
+    "deliveries": lambda env, _, tenant: _deliveries(env, tenant),
 }
 
 
@@ -93,6 +100,10 @@ LIMITED = (LimitKey("limit", "x"),)
 
 async def _slots(env: PostgresEnv, tenant: str) -> object:
     return await env.driver.slots(SlotQuery(tenant=tenant))
+
+
+async def _deliveries(env: PostgresEnv, tenant: str) -> object:
+    return (await webhooks_of(env).deliveries(HOOK.id, tenant=tenant)).items
 
 
 async def _audit(env: PostgresEnv, tenant: str) -> object:
@@ -109,6 +120,9 @@ async def _something_of_everything(env: PostgresEnv) -> JobId:
     await env.driver.patch(job_id, JobPatch(priority=1), audit=an_entry(Action.JOB_UPDATE, job_id))
     await env.driver.emit(replace(new_event(), tenant=THEIRS, name="order.approved", key="7"))
     await bulks_of(env).make(replace(a_bulk(BulkAction.DELETE, State.HELD), tenant=THEIRS))
+    await webhooks_of(env).create(HOOK)
+    told = await env.enqueue(tenant=THEIRS, callback=Callback(webhook=HOOK.id).text())
+    await env.driver.cancel(told, reason="x")
     return job_id
 
 

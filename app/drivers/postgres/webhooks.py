@@ -47,7 +47,7 @@ where (select count(*) from outlast.webhook w where w.tenant = $2) < {MOST_WEBHO
 on conflict (id) do nothing"""  # noqa: S608  a number of our own
 _ONE = f"select {WEBHOOK} from outlast.webhook w where w.id = $1 and ($2::text is null or w.tenant = $2)"  # noqa: S608
 _LIST = f"""
-select {WEBHOOK} from outlast.webhook w where $1::text is null or w.tenant = $1
+select {WEBHOOK} from outlast.webhook w where ($1::text is null or w.tenant = $1)
 order by w.created_at desc, w.id desc limit $2"""  # noqa: S608  fragments of our own
 _HOLD = "select w.version from outlast.webhook w where w.id = $1 and ($2::text is null or w.tenant = $2) for update"
 _CHANGE = """
