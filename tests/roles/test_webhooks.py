@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,19 +18,16 @@ from app.domain.audit import Acting
 from app.domain.clock import ManualClock
 from app.domain.errors import CallbackRefused, RequestInvalid
 from app.domain.state import State
-from app.domain.webhook import CARRIER, Callback, Delivery, DeliveryState, Webhook, WebhookChange, new_webhook_id
+from app.domain.webhook import Callback, Delivery, DeliveryState, Webhook, WebhookChange, new_webhook_id
 from app.domain.webhook_address import Allowed
 from app.domain.webhook_secret import Masters
 from app.drivers.memory.driver import MemoryDriver
-from app.drivers.webhooks import WebhookStore, webhooks_of
 from app.jobs import Client, Terminal, job, use_client
-from app.jobs.callbacks import carrying
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
 from app.webhooks.carrier import Carrier
 from app.webhooks.sender import Sender
 from tests.roles.harness import Bench, working
-from tests.support.drivers import MemoryEnv
 from tests.support.receiver import Received, Receiver, receiving
 
 BY = Acting(actor="ada")
@@ -285,57 +282,6 @@ async def _waiting(world: Telling) -> Delivery:
             if found.carrier is not None and (await world.bench.view(found.carrier)).state is State.DELAYED:
                 return found
             await asyncio.sleep(0.005)
-
-
-async def test_a_worker_that_is_killed_before_it_noted_an_answer_tells_it_again_under_the_same_id() -> None:
-    """Between the POST and its settle: the receiver has it, nobody knows, and whoever takes the job over sends it."""
-    clock = ManualClock(datetime(2026, 11, 30, 12, tzinfo=UTC))
-    env = MemoryEnv(clock)
-    store = webhooks_of(env.driver)
-    assert store is not None
-    control = WebhookControl(store, masters=MASTERS, allowed=HOME)
-    async with receiving() as receiver:
-        issued = await control.create(label="shop", url=receiver.url, tenant=None, by=BY)
-        await env.driver.cancel(await env.enqueue(callback=Callback(webhook=issued.webhook.id).text()), reason="stop")
-        assert await store.carry(carrying("default")) == 1
-        carrier = Carrier(
-            store=store,
-            masters=MASTERS,
-            sender=Sender(allowed=HOME, timeout=timedelta(seconds=5)),
-            telemetry=Telemetry(metrics=Metrics()),
-            now=lambda: datetime.now(UTC),
-        )
-        for kill in (True, False):
-            held = await env.claim_one(await env.register(), names=(CARRIER,), queues=("default",))
-            (delivery,) = (await control.deliveries(issued.webhook.id, tenant=None)).items
-            carried = carrier if not kill else replace(carrier, store=_Killed(store))
-            with pytest.raises(Killed) if kill else nullcontext():
-                await carried.carry(delivery.id, held.token.job_id, is_last=False)
-            if kill:
-                await env.vanish()
-                assert len(await env.driver.reap()) == 1
-        first, second = receiver.received
-        (delivery,) = (await control.deliveries(issued.webhook.id, tenant=None)).items
-    assert read(issued.secret, first) == read(issued.secret, second)
-    assert first.headers["webhook-id"] == second.headers["webhook-id"]
-    assert (delivery.state, delivery.tried) == (DeliveryState.DELIVERED, 1)
-
-
-class Killed(BaseException):
-    """The end of a process, as far as one test goes."""
-
-
-class _Killed:
-    """A store that a process does not live to write to."""
-
-    def __init__(self, store: WebhookStore) -> None:
-        self._store = store
-
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store, verb)
-
-    async def note(self, *_: object, **__: object) -> bool:
-        raise Killed
 
 
 async def test_code_names_webhooks_of_the_jobs_tenant_alone() -> None:
