@@ -1,4 +1,4 @@
-"""A worker that is killed between an answer and its note: the store under a clock, a real receiver, no worker at work."""
+"""A worker that is killed between an answer and its note: a store under a clock, a real receiver, no worker at work."""
 
 from __future__ import annotations
 

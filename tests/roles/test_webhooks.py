@@ -30,6 +30,8 @@ from app.webhooks.sender import Sender
 from tests.roles.harness import Bench, working
 from tests.support.receiver import Received, Receiver, receiving
 
+pytestmark = pytest.mark.timeout(60)
+
 BY = Acting(actor="ada")
 MASTERS = Masters(["m" * 32])
 HOME = Allowed.of(["127.0.0.1"])
@@ -61,14 +63,14 @@ class Telling:
 
     async def delivery(self) -> Delivery:
         """Give the only delivery, once there is one."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (found := (await self.control.deliveries(self.webhook.id, tenant=None)).items):
                 await asyncio.sleep(0.005)
         assert len(found) == 1
         return found[0]
 
     async def until(self, state: DeliveryState) -> Delivery:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (found := await self.delivery()).state is not state:
                 await asyncio.sleep(0.005)
         return found
@@ -182,7 +184,7 @@ async def test_a_receiver_that_never_stops_talking_has_taken_it(answer: Any) -> 
 
 async def _failing(world: Telling) -> Delivery:
     """Wait for a first try that failed."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (found := await world.delivery()).tries:
             await asyncio.sleep(0.005)
     return found
@@ -276,7 +278,7 @@ async def test_a_budget_that_is_spent_ends_a_delivery() -> None:
 
 async def _waiting(world: Telling) -> Delivery:
     """Wait until the carrier waits for its next try."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             found = await world.delivery()
             if found.carrier is not None and (await world.bench.view(found.carrier)).state is State.DELAYED:

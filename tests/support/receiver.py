@@ -39,7 +39,7 @@ class Receiver:
 
     async def until(self, count: int) -> list[Received]:
         """Wait until so many requests came."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self.received) < count:
                 self.came.clear()
                 await self.came.wait()
