@@ -35,8 +35,6 @@ def due(store: Store) -> Due:
             must_free=has_orphans(store) or any(forsaken(store, now)) or any(store.limits.unused(now)),
             is_gated=has_gated(store) or bool(store.turns.fair),
             must_carry=any(one.carrier is None for one in store.deliveries.values() if is_pending(one)),
-            must_free=has_orphans(store),
-            is_gated=has_gated(store),
             admit_in=admit_in(store, now),
         )
 
