@@ -69,6 +69,13 @@ PURPOSES: dict[str, Purpose] = {
     "limit_version_pkey": Purpose("code versions that declare limits", "publications, which choose the newest"),
     "turn_pkey": Purpose("tenants of fair queues", "admissions, which move turns on"),
     "turn_started": Purpose("tenants of fair queues", "admissions, which look how far the queue is"),
+    # Webhooks.
+    "delivery_pkey": Purpose("ends to be told to a webhook", "their carriers; resends"),
+    "delivery_uncarried": Purpose("ends to be told, until they have a carrier", "handing them to carriers"),
+    "delivery_webhook": Purpose("ends to be told to a webhook", "lists of deliveries"),
+    "delivery_ended": Purpose("ends to be told to a webhook", "their purge"),
+    "webhook_pkey": Purpose("webhooks", "everything about one"),
+    "webhook_tenant": Purpose("webhooks", "lists of webhooks"),
     # Runs.
     "step_pkey": Purpose("recorded steps", "replays"),
     "wait_pkey": Purpose("sleeps, awaited events and children", "replays, wakes"),
