@@ -35,6 +35,7 @@ def dashboard_services(driver: JobDriver, services: HttpServices, *, key: str | 
         audit=services.audit,
         bulk=services.bulk,
         schedules=services.schedules,
+        keys=services.keys,
         catalogue=services.catalogue,
         fleet=services.fleet,
         flow=services.flow,

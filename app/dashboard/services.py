@@ -19,6 +19,7 @@ from ..control.events import EventControl
 from ..control.fleet import FleetControl
 from ..control.flow import FlowControl
 from ..control.jobs import JobControl
+from ..control.keys import KeyControl
 from ..control.outbox import OutboxControl
 from ..control.overview import OverviewControl
 from ..control.purge import PurgeControl
@@ -49,6 +50,7 @@ class DashboardServices:
     audit: AuditControl
     bulk: BulkControl
     schedules: ScheduleControl
+    keys: KeyControl
     catalogue: TypeCatalogue
     fleet: FleetControl
     flow: FlowControl

@@ -34,8 +34,8 @@ _LONGEST_REASON = 1_000
 THEME_COOKIE = "outlast-theme"
 THEMES = ("auto", "light", "dark")
 
-READ, PAYLOADS, WRITE, OPERATE = Scope.JOBS_READ, Scope.PAYLOAD_READ, Scope.JOBS_WRITE, Scope.OPERATE
-ADMIN = Scope.ADMIN
+READ, PAYLOADS, WRITE = Scope.JOBS_READ, Scope.PAYLOAD_READ, Scope.JOBS_WRITE
+OPERATE, ADMIN = Scope.OPERATE, Scope.ADMIN
 
 
 class Form(dict[str, list[str]]):
@@ -100,6 +100,11 @@ class Visit:
     def may(self, scope: Scope) -> bool:
         """Say whether the visitor holds a scope."""
         return self.known is not None and self.known.visitor.may(scope)
+
+    @property
+    def is_admin(self) -> bool:
+        """Say whether the visitor may make keys."""
+        return self.may(ADMIN)
 
     def need(self, *scopes: Scope) -> None:
         """Raise `FORBIDDEN` unless the visitor holds every scope."""
