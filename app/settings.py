@@ -10,7 +10,8 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -204,6 +205,49 @@ class Settings(BaseSettings):
             return cls(**given)  # type: ignore[arg-type]  # values are validated by the model, whatever their type
         except ValidationError as exc:
             raise _refusal(exc) from exc
+
+
+class Shown(NamedTuple):
+    """A setting as people may see it, by its variable. `is_set`: it is not the default."""
+
+    variable: str
+    value: str
+    is_set: bool
+
+
+def shown(settings: Settings) -> tuple[Shown, ...]:
+    """Give every setting of a process; of addresses only where they lead, so that no password is among them."""
+    names = environment_names()
+    found = []
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        text = without_secrets(value) if name.endswith("_url") and value else _text(value)
+        found.append(Shown(names[name], text, value != field.default))
+    return tuple(found)
+
+
+def without_secrets(url: str) -> str:
+    """Give a URL with its user, host and path; without its password and the values of its query.
+
+    What cannot be told apart is not shown at all.
+    """
+    scheme, colon, _ = url.partition("://")
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    try:
+        is_plain = parts.port is None or parts.port > 0
+    except ValueError:
+        is_plain = False
+    if not colon or not is_plain or "@" in parts.path + parts.fragment or "@" in parts.query.partition("=")[0]:
+        return f"{scheme}://…" if colon else "…"
+    user = f"{parts.username}@" if parts.username else ""
+    return f"{scheme}://{user}{host}{parts.path}{'?…' if parts.query else ''}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(str(each) for each in value)
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def address_of(bind: str, variable: str) -> tuple[str, int]:

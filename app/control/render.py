@@ -19,6 +19,6 @@ def raw(text: str | None) -> orjson.Fragment | None:
     return None if text is None else orjson.Fragment(text)
 
 
-def render(document: Mapping[str, object]) -> bytes:
-    """Give the UTF-8 JSON of a document."""
-    return orjson.dumps(document, option=orjson.OPT_UTC_Z)
+def render(document: Mapping[str, object], *, pretty: bool = False) -> bytes:
+    """Give the UTF-8 JSON of a document; `pretty` in lines, for people."""
+    return orjson.dumps(document, option=orjson.OPT_UTC_Z | (orjson.OPT_INDENT_2 if pretty else 0))

@@ -23,6 +23,7 @@ from .pages import (
     webhooks,
     workers,
 )
+from .pages.reference import reference_pages
 from .services import DashboardServices
 from .site import Anyone, At, Site
 from .stream import Streams, stream_page
@@ -94,4 +95,10 @@ PLACES: tuple[At, ...] = (
 def create_dashboard(services: DashboardServices) -> ASGIApp:
     """Build the pages over their services."""
     live = At(path="/stream", page=stream_page(Streams()), needs=READ)
-    return Site(services, (*PLACES, live)).app()
+    listed, described, document = reference_pages(services.describe)
+    docs = (
+        At(path="/docs", page=listed, needs=Anyone.SIGNED_IN),
+        At(path="/docs/openapi.json", page=document, needs=Anyone.SIGNED_IN),
+        At(path="/docs/{operation}", page=described, needs=Anyone.SIGNED_IN),
+    )
+    return Site(services, (*PLACES, *docs, live)).app()

@@ -5,9 +5,10 @@ Built by the composition root. Nothing here is global; pages speak to the contro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ..control.audit import AuditControl
 from ..control.bulk import BulkControl
@@ -37,6 +38,9 @@ from .door import Door
 class DashboardServices:
     """The controls behind the pages. `now` is this process's clock, for ages.
 
+    `config` are the settings of this process as people may see them: variable, value, whether it was set. `pool` gives
+    how the connections to the store are used, None where there are none.
+    `describe` gives the OpenAPI document of the service.
     `status_of` and `headers_of` give an error's status and headers. `count` counts a request of a visitor for a place
     and gives headers that say what is left; it raises `RATE_LIMITED`.
     """
@@ -63,9 +67,12 @@ class DashboardServices:
     version: str
     code_version: str
     payload_max_bytes: int
+    config: Sequence[tuple[str, str, bool]]
+    pool: Callable[[], Mapping[str, int] | None]
     now: Callable[[], datetime]
     is_draining: Callable[[], bool]
     status_of: Callable[[OutlastError], int]
     headers_of: Callable[[OutlastError], Mapping[str, str]]
     count: Callable[[Identity, str], Mapping[str, str]]
+    describe: Callable[[], Mapping[str, Any]]
     telemetry: Telemetry

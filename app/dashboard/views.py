@@ -19,6 +19,7 @@ _FOLDER = Path(__file__).parent / "templates"
 _BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _KEY = re.compile(r"(&#34;(?:[^&]|&(?!#34;))*?&#34;)(?=\s*:)")
 _LINK = re.compile(r"https?://[^\s<>&\"'`]+")
+_TICKED = re.compile(r"`([^`]+)`")
 MOST_SHOWN = 65_536
 
 
@@ -49,7 +50,7 @@ class Views:
                 "sentence",
             )
         }
-        self._env.filters |= {"plain": plain, "source": source, "ident": id}
+        self._env.filters |= {"plain": plain, "source": source, "ticked": ticked, "ident": id}
         self._env.globals |= {"static": f"static/{assets.digest}", **facts}
 
     def render(self, template: str, context: Mapping[str, object]) -> str:
@@ -72,6 +73,12 @@ def source(text: str | None) -> Markup:
     shown = str(escape(plain((text or "")[:MOST_SHOWN])))
     marked = _KEY.sub(r"<i>\1</i>", shown)
     return Markup(_LINK.sub(_link, marked))  # noqa: S704 - escaped above
+
+
+def ticked(text: object) -> Markup:
+    """Give a sentence with what stands in backticks as code; nothing else becomes markup."""
+    shown = str(escape(plain(text)))
+    return Markup(_TICKED.sub(r"<code>\1</code>", shown))  # noqa: S704 - escaped above
 
 
 def _link(found: re.Match[str]) -> str:

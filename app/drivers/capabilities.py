@@ -6,6 +6,7 @@ Owns no behaviour. Given by every driver, read by whoever would otherwise ask wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from ..domain.pooled import Pooled
 
@@ -24,3 +25,31 @@ class Capabilities:
     pooled: Pooled | None = None
     can_listen: bool = True
     has_wall: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """The connections of this process for verbs: `size` is the most, `open` are connected, `busy` at work.
+
+    `waiting` are verbs that wait for one.
+    """
+
+    size: int
+    open: int
+    busy: int
+    waiting: int
+
+
+@runtime_checkable
+class HasPool(Protocol):
+    """A driver whose verbs share connections."""
+
+    @property
+    def pool(self) -> PoolUse | None:
+        """Give how they are used now, None where somebody else's pool does not say."""
+        ...
+
+
+def pool_of(driver: object) -> PoolUse | None:
+    """Give how a driver's connections are used, None for a driver without."""
+    return driver.pool if isinstance(driver, HasPool) else None

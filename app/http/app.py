@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from .. import __version__
 from ..domain.errors import JobNotFound
 from ..lifecycle.tasks import start_in
-from .caller import OPEN_PATHS, PAGES
+from .caller import OPEN_PATHS, PAGES, REFERENCE
 from .edge import Edge
 from .framework import lead_elsewhere, translate_http_exception, translate_validation_error
 from .openapi import render_document
@@ -89,6 +89,7 @@ def create_app(services: HttpServices, *, around: Around = nullcontext, pages: A
     app.state.services = services
     if pages is not None:
         app.add_route(PAGES, _lead_to_pages, include_in_schema=False)
+        app.add_route(REFERENCE, _lead_to_reference, include_in_schema=False)
         app.mount(PAGES, pages)
     app.add_middleware(Edge, services=services)
     return app
@@ -96,6 +97,10 @@ def create_app(services: HttpServices, *, around: Around = nullcontext, pages: A
 
 async def _lead_to_pages(request: Request) -> Response:
     return RedirectResponse(f"{root_of(request)}{PAGES}/", HTTPStatus.PERMANENT_REDIRECT)
+
+
+async def _lead_to_reference(request: Request) -> Response:
+    return RedirectResponse(f"{root_of(request)}{PAGES}{REFERENCE}", HTTPStatus.PERMANENT_REDIRECT)
 
 
 def openapi_document() -> str:

@@ -23,6 +23,8 @@ OPEN_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
 
 # Below it are the pages for people, who are known by a cookie and not by a header: the dashboard lets them in itself.
 PAGES = "/ui"
+# It leads to the page that describes the API, and says nothing itself.
+REFERENCE = "/docs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ def owner_of(identity: Identity) -> str:
 
 def is_open_path(path: str) -> bool:
     """Say whether the edge lets strangers pass: to the probes, and to pages that have a door of their own."""
-    return path in OPEN_PATHS or path == PAGES or path.startswith(f"{PAGES}/")
+    return path in OPEN_PATHS or path in {PAGES, REFERENCE} or path.startswith(f"{PAGES}/")
 
 
 class Needs:

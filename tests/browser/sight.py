@@ -39,6 +39,7 @@ class Sight:
         self.visitor = visitor
         self.complaints: list[str] = []
         self.ids: dict[str, str] = {}
+        self.key_id = ""
         self._browser = browser
         self._address = address
 
@@ -100,19 +101,9 @@ class Sight:
         jobs = [f"/jobs/{job_id}" for job_id in self.ids.values()]
         group = f"/dead?group={NAME}~terminal~ValueError~BROKEN"
         lists = ["/", "/jobs", "/jobs?q=state:held", "/jobs?q=colour:red", "/queues", f"/queues/{QUEUE}", "/schedules"]
-        rest = [
-            "/workers",
-            "/types",
-            f"/types/{NAME}",
-            "/events",
-            "/outbox",
-            "/webhooks",
-            f"/webhooks/{self.webhook_id}",
-            "/bulk",
-            "/system",
-            "/audit",
-            "/login",
-        ]
+        rest = ["/workers", "/types", f"/types/{NAME}", "/events", "/outbox", "/bulk", "/system", "/audit", "/login"]
+        rest += ["/keys", f"/keys/{self.key_id}", "/docs", "/docs/listJobs", "/docs/enqueueJob"]
+        rest += ["/webhooks", f"/webhooks/{self.webhook_id}"]
         return [*lists, "/dead", group, *rest, *jobs, "/nothing"]
 
     async def barriers(self, page: Page) -> list[str]:
@@ -151,6 +142,8 @@ class Sight:
         self.webhook_id = made.json()["id"]
         told = await api.post(delay_ms=3_600_000, callback={"secret_id": self.webhook_id})
         await api.client.post(f"/v1/jobs/{told['id']}/cancel", json={"reason": odd})
+        key = await api.client.post("/v1/api-keys", json={"label": odd[:100], "scopes": ["jobs:read"], "reason": odd})
+        self.key_id = key.json()["id"]
         self.ids = {
             name: str(job["id"])
             for name, job in {

@@ -19,7 +19,7 @@ from tests.support.drivers import NAME, QUEUE
 from tests.support.outbox import outbox_env
 
 PAGES = ["/", "/jobs", "/queues", "/schedules", "/dead", "/workers", "/types", f"/types/{NAME}", "/events"]
-PAGES += ["/outbox", "/webhooks", "/bulk", "/system", "/audit", "/login"]
+PAGES += ["/outbox", "/webhooks", "/bulk", "/system", "/audit", "/keys", "/docs", "/docs/enqueueJob", "/login"]
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,10 +23,12 @@ _TOKEN = re.compile(r'name="token" value="([0-9a-f]+)"')
 class Visitor:
     """A browser without scripts, and the API beside it."""
 
-    def __init__(self, env: DriverEnv, *, key: str | None = None, **overrides: Any) -> None:
+    def __init__(
+        self, env: DriverEnv, *, key: str | None = None, config: Sequence[tuple[str, str, bool]] = (), **overrides: Any
+    ) -> None:
         self.env = env
         self.api = Api(env, key=key, **overrides)
-        pages = create_dashboard(dashboard_services(env.driver, self.api.services, key=key))
+        pages = create_dashboard(dashboard_services(env.driver, self.api.services, key=key, config=config))
         self.api.app = create_app(self.api.services, pages=pages)
         self.browser = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self.api.app), base_url=HERE, headers={"Sec-Fetch-Site": "same-origin"}

@@ -12,7 +12,7 @@ from app.bootstrap import build_driver, unserved_queues
 from app.domain.errors import NotImplementedYet, SettingsInvalid
 from app.drivers.opening import open_driver
 from app.process import Process
-from app.settings import Settings, address_of, environment_names, unknown_variables
+from app.settings import Settings, address_of, environment_names, shown, unknown_variables, without_secrets
 
 
 def test_flags_win_over_variables_and_absent_flags_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,3 +119,33 @@ def test_a_job_type_whose_queue_is_not_served_is_named() -> None:
     declared = Settings.read(jobs=("tests.support.jobs_queues",), queues="default,mail")
     assert unserved_queues(declared) == {"queues.report": "reports"}
     assert unserved_queues(declared.model_copy(update={"queues": "default,mail,reports:2"})) == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("postgresql://me:hush@db.example:5433/jobs", "postgresql://me@db.example:5433/jobs"),
+        ("postgresql://db/jobs?password=hush&host=/run", "postgresql://db/jobs?…"),
+        ("postgresql+asyncpg://me:hu@sh@db/jobs", "postgresql+asyncpg://me@db/jobs"),
+        ("postgresql://me:hu/sh@db/jobs", "postgresql://…"),
+        ("postgresql://me:hu?sh@db/jobs", "postgresql://…"),
+        ("postgresql://me:hu#sh@db/jobs", "postgresql://…"),
+        ("postgresql:///jobs", "postgresql:///jobs"),
+        ("memory://", "memory://"),
+        ("hush", "…"),
+    ],
+)
+def test_an_address_is_shown_without_what_opens_it(url: str, seen: str) -> None:
+    assert without_secrets(url) == seen
+    assert "hush" not in seen
+
+
+def test_every_setting_is_shown_and_whether_somebody_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_DATABASE_URL", "postgresql://me:hush@db/jobs")
+    monkeypatch.setenv("OUTLAST_JOBS", "a.b,c")
+    found = {variable: (value, is_set) for variable, value, is_set in shown(Settings.read())}
+    assert found.keys() == set(environment_names().values())
+    assert found["OUTLAST_DATABASE_URL"] == ("postgresql://me@db/jobs", True)
+    assert found["OUTLAST_JOBS"] == ("a.b,c", True)
+    assert found["OUTLAST_LEASE_SECONDS"] == ("30", False)
+    assert found["OUTLAST_LISTEN_URL"] == ("", False)

@@ -130,7 +130,5 @@ def _order(visit: Visit, form: Form) -> KeyOrder:
 def _within(form: Form, name: str, *, least: int, most: int) -> int | None:
     found = form.number(name)
     if found is not None and not least <= found <= most:
-        raise RequestInvalid(
-            f"{name} is out of range", fix=f"write {least} to {most}, or nothing", pointer=f"/{name}"
-        )
+        raise RequestInvalid(f"{name} is out of range", fix=f"write {least} to {most}, or nothing", pointer=f"/{name}")
     return found

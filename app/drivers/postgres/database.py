@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
+from ..capabilities import PoolUse
 from .called import Called
 from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
 from .due_mark import DueMark
@@ -156,6 +157,11 @@ class Database:
     def url(self) -> URL:
         """Give the database's URL, for the connections that stand outside the pool."""
         return self.engine.url
+
+    @property
+    def pool(self) -> PoolUse | None:
+        """Give how the connections for verbs are used."""
+        return self._hand.use
 
     def in_schema(self, sql: str) -> str:
         """Give SQL written with `outlast.` for the schema at hand."""

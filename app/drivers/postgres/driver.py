@@ -34,7 +34,7 @@ from ...domain.snapshot import (
     Stats,
     WorkerView,
 )
-from ..capabilities import Capabilities
+from ..capabilities import Capabilities, PoolUse
 from ..finishes import Finishes
 from ..protocol import NEWS, ClaimRequest, HeartbeatStore, JobDriver, Wake
 from ..reading import ListQuery, TimeOrder
@@ -109,6 +109,11 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
     def capabilities(self) -> Capabilities:
         """Give what this driver can do; once it is open, what it goes through as well."""
         return self._capabilities
+
+    @property
+    def pool(self) -> PoolUse | None:
+        """Give how the connections of this process are used."""
+        return self._db.pool
 
     async def open(self) -> None:
         """Prove that the database answers and can be worked on, and learn what stands in front of it.

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import PoolProxiedConnection
+from sqlalchemy import PoolProxiedConnection, QueuePool
 from sqlalchemy.ext.asyncio import AsyncEngine
+
+from ..capabilities import PoolUse
 
 
 class Taken(NamedTuple):
@@ -31,6 +33,17 @@ class Hand:
         self._keeps = keeps
         self._kept: list[Taken] = []
         self._waiting = 0
+
+    @property
+    def use(self) -> PoolUse | None:
+        """Give how the connections are used: those at hand are open and idle. None for a pool of another kind."""
+        pool = self._engine.pool
+        if not isinstance(pool, QueuePool):
+            return None
+        out = pool.checkedout()
+        return PoolUse(
+            size=pool.size(), open=out + pool.checkedin(), busy=max(0, out - len(self._kept)), waiting=self._waiting
+        )
 
     async def take(self) -> Taken:
         """Give a connection that is open as far as asyncpg knows; waits for one while all are in use."""
