@@ -48,7 +48,7 @@ LONG_LEASE = {"OUTLAST_LEASE_SECONDS": "30", "OUTLAST_HEARTBEAT_SECONDS": "2"}
 JOBS = "tests.support.jobs_faults,tests.support.jobs_limits,tests.support.jobs_hostile,tests.support.jobs_runs"
 
 PATIENCE = 30.0
-_KEY = "a-key-for-tests-" + "0123456789abcdef" * 2
+KEY = "a-key-for-tests-" + "0123456789abcdef" * 2
 _API = re.compile(r"(?:API|Uvicorn running) on (http://\S+?),? ")
 _ADMIN = re.compile(r"admin on (http://\S+)")
 
@@ -199,7 +199,7 @@ class Service:
 def client_of(service: Service, **options: Any) -> httpx.AsyncClient:
     """Give a client of a process's API, with the key."""
     return httpx.AsyncClient(
-        base_url=service.api, headers={"Authorization": f"Bearer {_KEY}"}, timeout=PATIENCE, **options
+        base_url=service.api, headers={"Authorization": f"Bearer {KEY}"}, timeout=PATIENCE, **options
     )
 
 
@@ -212,7 +212,7 @@ class Fleet:
         self.ledger = Ledger(folder)
         self._services: list[Service] = []
         self._key_file = folder / "api-key"
-        self._key_file.write_text(_KEY)
+        self._key_file.write_text(KEY)
 
     def environment(self, **variables: str) -> dict[str, str]:
         """Give the environment of a process: short intervals, this database, the jobs of the tests."""

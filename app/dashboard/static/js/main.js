@@ -3,10 +3,12 @@ import { charts } from "./charts.js";
 import { keys } from "./keys.js";
 import { live } from "./live.js";
 import { pick } from "./pick.js";
+import { tick } from "./tick.js";
 import { tools } from "./tools.js";
 
 tools();
 charts();
+tick();
 const selection = pick();
 live(selection);
 keys(selection);
