@@ -142,6 +142,7 @@ class AsyncClient:
     duplicate = Async(actions.duplicate_job)
     run_now = Async(actions.run_job_now)
     release = Async(actions.release_job)
+    reveal = Async(actions.reveal_job)
     update = Async(actions.update_job)
     delete = Async(actions.delete_job)
     attempts = Async(actions.list_attempts)

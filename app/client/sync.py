@@ -140,6 +140,7 @@ class Client:
     duplicate = Sync(actions.duplicate_job)
     run_now = Sync(actions.run_job_now)
     release = Sync(actions.release_job)
+    reveal = Sync(actions.reveal_job)
     update = Sync(actions.update_job)
     delete = Sync(actions.delete_job)
     attempts = Sync(actions.list_attempts)

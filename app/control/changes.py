@@ -8,7 +8,7 @@ line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, assert_never
@@ -191,7 +191,9 @@ class Follower:
         return self._tell(NewsKind.END, view)
 
 
-def news_document(news: News, job_id: JobId, *, with_value: bool, root: str = "") -> Document:
+def news_document(
+    news: News, job_id: JobId, *, with_value: bool, root: str = "", redact: Sequence[str] = ()
+) -> Document:
     """Give what a piece of news says, as its item looks from outside."""
     if news.kind is NewsKind.END:
         return {"id": job_id, "state": news.item.state if isinstance(news.item, JobView) else None}
@@ -201,7 +203,7 @@ def news_document(news: News, job_id: JobId, *, with_value: bool, root: str = ""
         case AttemptView() as attempt:
             return attempt_document(attempt)
         case StepView() as step:
-            return step_document(step, with_value=with_value)
+            return step_document(step, with_value=with_value, redact=redact)
         case ProgressView() as progress:
             return progress_document(progress)
         case LogLine() as line:

@@ -31,6 +31,7 @@ from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
 from .actions import JobActions
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
+from .redaction import Redaction
 from .staged import StagedIds
 from .waiting import ResultWaiters
 
@@ -83,6 +84,7 @@ class JobControl(JobActions):
         self._telemetry = telemetry
         self._staged = staged
         self._types = JobTypes()
+        self.redaction = Redaction(driver, catalogue)
 
     async def enqueue(
         self,

@@ -6,6 +6,7 @@ Called by the HTTP routers and by the command line's `--json`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from ..domain.edit import version_of
@@ -14,6 +15,7 @@ from ..domain.job import NewJob
 from ..domain.json_text import members
 from ..domain.outbox import MOST_COUNTED, OutboxView, QuarantinedRow
 from ..domain.outcome import ErrorInfo, OutcomeKind
+from ..domain.redaction import redacted
 from ..domain.snapshot import AttemptView, JobTypeDoc, JobView, QueueView, WorkerView
 from ..domain.state import LIVE, DeadReason, State
 from .render import Document, raw
@@ -24,11 +26,11 @@ _RESOURCES = ("result", "attempts", "steps", "timeline", "logs", "events")
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def job_document(view: JobView, *, with_payload: bool = True, root: str = "") -> Document:
+def job_document(view: JobView, *, with_payload: bool = True, root: str = "", redact: Sequence[str] = ()) -> Document:
     """Give the representation of one job.
 
     `with_payload=False` leaves payload and result out: lists never carry them, nor do answers to callers who may not
-    read them. `root` is the path the service is mounted under.
+    read them. `root` is the path the service is mounted under. `redact` names places that are left out of both.
     """
     document: Document = {
         "id": view.id,
@@ -69,8 +71,8 @@ def job_document(view: JobView, *, with_payload: bool = True, root: str = "") ->
         "links": links_of(str(view.id), root),
     }
     if with_payload:
-        document["payload"] = raw(view.payload)
-        document["result"] = raw(view.result)
+        document["payload"] = raw(redacted(view.payload, redact))
+        document["result"] = raw(redacted(view.result, redact))
     return document
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ..domain.event import EventView
+from ..domain.redaction import redacted
 from ..domain.step import LogLine, ProgressView, StepKind, StepView, WaitView
 from .render import Document, raw
 
@@ -28,8 +29,8 @@ SNOOZING: Document = {
 }
 
 
-def step_document(step: StepView, *, with_value: bool) -> Document:
-    """Give one recorded step. `value` is left out for a reader who may not see payloads."""
+def step_document(step: StepView, *, with_value: bool, redact: Sequence[str] = ()) -> Document:
+    """Give one recorded step; without `value` for who may not see payloads, and without the places `redact` names."""
     document: Document = {
         "seq": step.seq,
         "name": step.name,
@@ -45,7 +46,7 @@ def step_document(step: StepView, *, with_value: bool) -> Document:
         "child_id": step.child_id,
     }
     if with_value:
-        document["value"] = raw(step.value)
+        document["value"] = raw(redacted(step.value, redact))
     return document
 
 

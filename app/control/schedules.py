@@ -6,6 +6,7 @@ against the published job type. Called by the HTTP routes and the command line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from uuid import UUID
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, JobUnknown, NotFound, NotImplementedYet, OutlastError
 from ..domain.job import JobId
+from ..domain.redaction import redacted
 from ..domain.request_claim import Effect
 from ..domain.schedule import WHY_DEDUPED, Decided, OccurrenceOutcome, OccurrenceView, ScheduleView
 from ..drivers.schedules import ScheduleStore
@@ -22,6 +24,7 @@ from ..jobs.jobtype import JobTypes
 from ..jobs.schedule import ScheduledJob
 from .acting import done_before, entry_of
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
+from .redaction import paths_of
 from .render import Document, raw
 
 SHOWN_OCCURRENCES = 20
@@ -42,10 +45,7 @@ class ScheduleControl:
         """Give every schedule by name, with its last outcome and its next time; payloads as in `find`."""
         store = self._given()
         views, now = await store.schedules(occurrences=1), await store.now()
-        return [
-            schedule_document(view, now, fires=1, with_payload=with_payload and await self._is_seen(view, tenant))
-            for view in views
-        ]
+        return [await self._shown(view, now, fires=1, with_payload=with_payload, tenant=tenant) for view in views]
 
     async def find(
         self, name: str, *, fires: int = SHOWN_FIRES, with_payload: bool = True, tenant: str | None = None
@@ -56,8 +56,15 @@ class ScheduleControl:
         """
         store = self._given()
         view = await self._view(name)
+        return await self._shown(view, await store.now(), fires=fires, with_payload=with_payload, tenant=tenant)
+
+    async def _shown(
+        self, view: ScheduleView, now: datetime, *, fires: int, with_payload: bool, tenant: str | None
+    ) -> Document:
         is_seen = with_payload and await self._is_seen(view, tenant)
-        return schedule_document(view, await store.now(), fires=fires, with_payload=is_seen)
+        published = await self._catalogue.find(str(_content(view).get("job"))) if is_seen else None
+        redact = () if published is None else paths_of(published.document)
+        return schedule_document(view, now, fires=fires, with_payload=is_seen, redact=redact)
 
     async def pause(self, name: str, *, by: str, reason: str | None) -> None:
         """Let a schedule skip its occurrences; the first pause stands. Raises `NOT_FOUND`."""
@@ -157,8 +164,13 @@ def preview_document(cron: str, tz: str, *, count: int, after: datetime) -> Docu
     }
 
 
-def schedule_document(view: ScheduleView, now: datetime, *, fires: int, with_payload: bool = True) -> Document:
-    """Give the representation of a schedule. `fires`: how many of its next times; none while it is paused."""
+def schedule_document(
+    view: ScheduleView, now: datetime, *, fires: int, with_payload: bool = True, redact: Sequence[str] = ()
+) -> Document:
+    """Give the representation of a schedule. `fires`: how many of its next times; none while it is paused.
+
+    `redact` names places that are left out of its payload.
+    """
     content = _content(view)
     rule = _rule(view)
     after = max(view.watermark, now)
@@ -185,8 +197,9 @@ def schedule_document(view: ScheduleView, now: datetime, *, fires: int, with_pay
         "occurrences": [occurrence_document(row) for row in view.occurrences],
     }
     if with_payload:
-        payload = content.get("payload")
-        document |= {"options": content.get("options"), "payload": raw(payload if isinstance(payload, str) else None)}
+        given = content.get("payload")
+        payload = redacted(given if isinstance(given, str) else None, redact)
+        document |= {"options": content.get("options"), "payload": raw(payload)}
     return document
 
 

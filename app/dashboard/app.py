@@ -27,7 +27,7 @@ from .pages.reference import reference_pages
 from .services import DashboardServices
 from .site import Anyone, At, Site
 from .stream import Streams, stream_page
-from .visit import ADMIN, OPERATE, READ, WRITE
+from .visit import ADMIN, OPERATE, PAYLOADS, READ, WRITE
 
 PLACES: tuple[At, ...] = (
     At(path="/login", page=entry.login_page, needs=Anyone.STRANGER),
@@ -80,6 +80,7 @@ PLACES: tuple[At, ...] = (
     At(path="/bulk/{bulk_id}/abort", page=bulk.abort, needs=OPERATE, acts=True),
     At(path="/jobs/{job_id}", page=job.page, needs=READ),
     At(path="/jobs/{job_id}/raw", page=job.raw, needs=READ),
+    At(path="/jobs/{job_id}/reveal", page=job.reveal, needs=PAYLOADS, acts=True),
     At(path="/jobs/{job_id}/cancel", page=job_actions.cancel, needs=OPERATE, acts=True),
     At(path="/jobs/{job_id}/retry", page=job_actions.retry, needs=OPERATE, acts=True),
     At(path="/jobs/{job_id}/release", page=job_actions.release, needs=OPERATE, acts=True),

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ..domain.redaction import REDACTED
 from . import words
 from .assets import Assets
 
@@ -19,6 +20,7 @@ _FOLDER = Path(__file__).parent / "templates"
 _BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _KEY = re.compile(r"(&#34;(?:[^&]|&(?!#34;))*?&#34;)(?=\s*:)")
 _LINK = re.compile(r"https?://[^\s<>&\"'`]+")
+_KEPT_BACK = str(escape(REDACTED))
 _TICKED = re.compile(r"`([^`]+)`")
 MOST_SHOWN = 65_536
 
@@ -71,7 +73,7 @@ def plain(text: object) -> str:
 def source(text: str | None) -> Markup:
     """Give JSON as markup with its keys marked, and addresses of the web as links; nothing else becomes markup."""
     shown = str(escape(plain((text or "")[:MOST_SHOWN])))
-    marked = _KEY.sub(r"<i>\1</i>", shown)
+    marked = _KEY.sub(r"<i>\1</i>", shown).replace(_KEPT_BACK, "<mark>redacted</mark>")
     return Markup(_LINK.sub(_link, marked))  # noqa: S704 - escaped above
 
 

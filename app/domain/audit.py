@@ -52,6 +52,7 @@ class Action(StrEnum):
     JOB_UPDATE = "job.update"
     JOB_DELETE = "job.delete"
     JOB_DUPLICATE = "job.duplicate"
+    JOB_REVEAL = "job.reveal"
     JOB_RELEASE_SLOTS = "job.release_slots"
     LIMIT_SET = "limit.set"
     QUEUE_PAUSE = "queue.pause"

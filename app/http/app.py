@@ -49,6 +49,7 @@ from .routers import (
     problems,
     process,
     queues,
+    reveal,
     runs,
     schedules,
     stats,
@@ -61,8 +62,8 @@ from .services import HttpServices
 
 _UNTRACED = OPEN_PATHS | {"/metrics"}
 _ROUTERS = (
-    *(enqueue, batches, job_list, jobs, explain, runs, stream, topics, actions, bulk, edits, events, dead_letters),
-    *(job_types, queues, limits, schedules, workers, outbox, audit, api_keys, webhooks),
+    *(enqueue, batches, job_list, jobs, explain, runs, stream, topics, actions, reveal, bulk, edits, events),
+    *(dead_letters, job_types, queues, limits, schedules, workers, outbox, audit, api_keys, webhooks),
     *(drain, deploys, stats, doctor, process, problems),
 )
 _DESCRIPTION = (

@@ -13,7 +13,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ..control.render import Document
 from ..control.represent import attempt_document
 from ..control.run_documents import step_document, wait_document
-from ..domain.job import JobId
 from ..domain.snapshot import JobView
 from .auth import Identity, Scope
 from .cursor import write_number_cursor
@@ -72,18 +71,19 @@ async def included(services: HttpServices, identity: Identity, view: JobView, wo
         attempts = await services.jobs.attempts(view.id, tenant=identity.tenant)
         more["attempts"] = {"items": [attempt_document(attempt) for attempt in attempts]}
     if "steps" in words:
-        more["steps"] = await _steps(services, identity, view.id)
+        more["steps"] = await _steps(services, identity, view)
     return more
 
 
-async def _steps(services: HttpServices, identity: Identity, job_id: JobId) -> Document:
-    with_value = identity.may(Scope.PAYLOAD_READ)
+async def _steps(services: HttpServices, identity: Identity, view: JobView) -> Document:
+    with_value, job_id = identity.may(Scope.PAYLOAD_READ), view.id
     values = STEPS_SHOWN if with_value else 0
     run = await services.runs.run(job_id, tenant=identity.tenant, values=values)
     shown = run.history.steps[:STEPS_SHOWN]
     is_all = len(shown) == len(run.history.steps)
+    redact = await services.jobs.redaction.of(view.name) if with_value and shown else ()
     return {
-        "items": [step_document(step, with_value=with_value) for step in shown],
+        "items": [step_document(step, with_value=with_value, redact=redact) for step in shown],
         "waits": [wait_document(wait) for wait in run.history.waits],
         "children": list(run.children),
         "next_cursor": None if is_all else write_number_cursor(shown[-1].seq, ("steps", str(job_id))),

@@ -147,7 +147,7 @@ async def _filled(request: Request, services: HttpServices, identity: Identity, 
     kept = dict(_read(answer.body))
     try:
         view = await services.jobs.describe(JobId(UUID(json.loads(kept["id"]))), tenant=identity.tenant)
-        now = dict(_read(render(shown_job(request, identity, view)).decode()))
+        now = dict(_read(render(await shown_job(request, identity, view)).decode()))
     except JobNotFound:
         now = {}
     filled = {name: now.get(name, "null") if text == _WITH_JOB else text for name, text in kept.items()}

@@ -15,6 +15,7 @@ from ..control.represent import job_document
 from ..domain.edit import version_of
 from ..domain.snapshot import JobView
 from .auth import Identity, Scope
+from .services import services_of
 
 JSON_TYPE = "application/json"
 # How long a client that polls may let pass; jobs are short, and a waiting client uses `Prefer: wait`.
@@ -26,15 +27,17 @@ def reply(document: Mapping[str, object], *, status: int = 200, headers: Mapping
     return Response(render(document) + b"\n", status_code=status, media_type=JSON_TYPE, headers=dict(headers or {}))
 
 
-def reply_job(request: Request, identity: Identity, view: JobView, **more: object) -> Response:
+async def reply_job(request: Request, identity: Identity, view: JobView, **more: object) -> Response:
     """Give a job as an answer with its entity tag; keywords are fields beside its own."""
-    return reply(shown_job(request, identity, view) | more, headers={"ETag": etag_of(view)})
+    return reply(await shown_job(request, identity, view) | more, headers={"ETag": etag_of(view)})
 
 
-def shown_job(request: Request, identity: Identity, view: JobView) -> Document:
-    """Give a job as this caller may see it: payload and result need a scope of their own."""
+async def shown_job(request: Request, identity: Identity, view: JobView) -> Document:
+    """Give a job as this caller may see it: payload and result need a scope, and lack what their type keeps back."""
     request.state.shown_job = view.id
-    return job_document(view, with_payload=identity.may(Scope.PAYLOAD_READ), root=root_of(request))
+    with_payload = identity.may(Scope.PAYLOAD_READ)
+    redact = await (await services_of(request)).jobs.redaction.of(view.name) if with_payload else ()
+    return job_document(view, with_payload=with_payload, root=root_of(request), redact=redact)
 
 
 def root_of(request: Request) -> str:

@@ -122,6 +122,7 @@ def _policy(policy: JobPolicy) -> dict[str, object]:
         "step_timeout_ms": milliseconds(policy.step_timeout),
         "event_poll_ms": milliseconds(policy.event_poll),
         "retention_ms": milliseconds(policy.retention),
+        "redact": list(policy.redact),
         "limits": [{"name": limit.name, "n": limit.n, "key": _rule(limit.key)} for limit in policy.limits],
         "rate": None if policy.rate is None else _rate(policy.rate),
     }

@@ -1,7 +1,7 @@
 """What a job type declares about itself, checked when it is declared.
 
-Values that can never work are refused here and not found out by the first job; what is not built is refused rather
-than accepted and dropped. Called by `job`, describe, job types and the worker.
+Values that can never work are refused here and not found out by the first job. Called by `job`, describe, job types
+and the worker.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..domain.job import (
     SHORTEST_DURATION,
     OnConflict,
 )
+from ..domain.redaction import checked_paths
 from ..domain.retention import check_retention
 from ..domain.retry import RetryPolicy
 from .limits import Limit, Rate, refuse_limits
-from .planned import refuse
 from .template import parse_template
 
 Abort = Literal["cancel", "signal"]
@@ -34,10 +34,6 @@ Rule: TypeAlias = str | Callable[[Any], str]
 
 _NAME = re.compile(NAME_PATTERN)
 _DURATIONS = ("timeout", "deadline", "max_queue_time", "dedupe_for", "step_timeout", "event_poll")
-_PLANNED = {
-    "redact": "leave redact= out and keep secrets out of payloads: send a reference to them",
-}
-_NOT_GIVEN: tuple[object, ...] = (None, (), [])  # by value: a zero was given, and is refused like any other
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -72,6 +68,7 @@ class JobPolicy:
     and never cancelled. `priority` is 0 to 9, lower first. `step_timeout` bounds one step's running time.
     `event_poll` is how often the store is searched for waiting runs that a wake-up missed: the least of a worker's job
     types counts, 30 s without any. `limits` bound how many run at once and `rate` how many begin, over the whole fleet.
+    `redact` names places in payloads, results and values that are shown to nobody who does not ask for them by name.
     `retention` is how long ended jobs of the type are kept, whatever they ended as.
     """
 
@@ -95,12 +92,10 @@ class JobPolicy:
     redact: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for field, instead in _PLANNED.items():
-            if getattr(self, field) not in _NOT_GIVEN:
-                refuse(f"{field}=", instead)
         self._refuse_impossible()
         refuse_limits(self.limits, self.rate, is_name)
         object.__setattr__(self, "limits", tuple(self.limits))
+        object.__setattr__(self, "redact", checked_paths(self.redact))
         object.__setattr__(self, "terminal_on", tuple(self.terminal_on))
         for field in _DURATIONS:
             _refuse_duration(field, getattr(self, field))

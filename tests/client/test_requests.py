@@ -55,6 +55,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "duplicate": ((ID,), {"input_patch": {"shop": None}, "reason": "another"}),
     "run_now": ((ID,), {"reason": "now"}),
     "release": ((ID,), {"reason": "rolled back"}),
+    "reveal": ((ID,), {"reason": "the customer asks"}),
     "update": ((ID,), {"version": "9f2c", "priority": 1, "run_at": AT, "tags": ["b"], "max_attempts": 9,
                         "reason": "r"}),
     "delete": ((ID,), {"version": "*", "reason": "r"}),

@@ -46,7 +46,7 @@ NEEDS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(
         ("listSlots", "listLimits", "listSchedules", "previewSchedule", "getSchedule", "listWorkers"), frozenset({READ})
     ),
-    "getResult": frozenset({READ, PAYLOAD}),
+    **dict.fromkeys(("getResult", "revealJob"), frozenset({READ, PAYLOAD})),
     **dict.fromkeys(("enqueueJob", "enqueueBatch", "emitEvent"), frozenset({WRITE})),
     "duplicateJob": frozenset({OPERATE, WRITE}),
     **dict.fromkeys(("cancelJob", "retryJob", "forkJob", "releaseJob", "runJobNow", "updateJob"), frozenset({OPERATE})),

@@ -117,7 +117,7 @@ def test_settings_that_cannot_work_exit_with_64(
     ("declared", "url", "code"),
     [
         ("@job('a.job')\ndef one() -> None: ...\n@job('a.job')\ndef two() -> None: ...\n", NOWHERE, "JOB_NAME_TAKEN"),
-        ("@job('a.job', redact=['token'])\ndef one() -> None: ...\n", NOWHERE, "NOT_IMPLEMENTED"),
+        ("@job('a.job', redact=['a..b'])\ndef one() -> None: ...\n", NOWHERE, "SETTINGS_INVALID"),
         ("@job('a.job')\ndef one() -> None: ...\n", "redis://localhost", "NOT_IMPLEMENTED"),
         ("@job('a.job', retry=RetryPolicy(backoff=1))\ndef one() -> None: ...\n", NOWHERE, "SETTINGS_INVALID"),
     ],

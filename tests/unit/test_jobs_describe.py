@@ -91,6 +91,7 @@ def test_a_document_holds_schemas_policy_rules_doc_and_version() -> None:
         "retention_ms": None,
         "limits": [],
         "rate": None,
+        "redact": [],
     }
     assert json.loads(document_text(ship, code_version="v7")) == document
 

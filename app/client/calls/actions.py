@@ -55,6 +55,11 @@ def release_job(job: JobLike, *, reason: str | None = None) -> Call[Job]:
     return post(_of(job, "release"), Job, reason=reason)
 
 
+def reveal_job(job: JobLike, *, reason: str | None = None) -> Call[Job]:
+    """Give a job with what its type keeps back elsewhere; that it was seen is in the audit."""
+    return post(_of(job, "reveal"), Job, reason=reason)
+
+
 def update_job(
     job: JobLike,
     *,

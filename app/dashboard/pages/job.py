@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from ...control.jobs import job_not_found
+from ...control.redaction import shown_view
 from ...control.render import render
 from ...control.represent import job_document
+from ...control.runs import Life
 from ...domain.edit import DELETABLE, EDITABLE, version_of
 from ...domain.job import JobId
 from ...domain.reason import Explanation, Reason, ReasonKind
+from ...domain.redaction import redacted
 from ...domain.snapshot import AttemptView, JobView
 from ...domain.state import LIVE, RETRYABLE, TERMINAL, State
 from ...domain.step import RunView
 from ...domain.text import read_uuid
-from ..visit import OPERATE, PAYLOADS, WRITE, Visit
+from ..visit import OPERATE, PAYLOADS, READ, WRITE, Visit
 from ..waterfall import MOST_ROWS, Row, Waterfall, waterfall_of
 
 _CHECKS = {
@@ -37,6 +40,15 @@ class Check:
     state: str
     text: str
     repair: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is shown of a job; `values` are those of its steps by their number, `is_partial` that something is not."""
+
+    job: JobView
+    values: dict[int, str | None]
+    is_partial: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +74,25 @@ def job_id_of(visit: Visit) -> JobId:
 
 async def page(visit: Visit) -> Response:
     """Give the page of a job, or of it the part that changes."""
+    return await _page(visit)
+
+
+async def reveal(visit: Visit) -> Response:
+    """Give the page with nothing kept back, this once; who looked is in the audit before."""
+    form = await visit.form()
+    visit.need(READ)
+    view = await visit.services.jobs.describe(job_id_of(visit), tenant=visit.tenant)
+    visit.seen.visitor.check_queue(view.queue)
+    await visit.services.jobs.redaction.reveal(view, by=visit.acting(form))
+    return await _page(visit, is_whole=True)
+
+
+async def _page(visit: Visit, *, is_whole: bool = False) -> Response:
     job_id, tenant = job_id_of(visit), visit.tenant
     values = _MOST_STEPS if visit.may(PAYLOADS) else 0
     life = await visit.services.runs.life(job_id, tenant=tenant, values=values)
     view, run, attempts, timeline = life.view, life.run, life.attempts, life.timeline
+    kept = await _kept(visit, life, is_whole=is_whole)
     explained = await visit.services.jobs.explain(job_id, tenant=tenant)
     is_folded = visit.asked("scale") != "true"
     fall = waterfall_of(
@@ -78,7 +105,10 @@ async def page(visit: Visit) -> Response:
         "job.html",
         title=f"{view.name} …{str(view.id)[-8:]}",
         at="jobs",
-        job=view,
+        job=kept.job,
+        is_partial=kept.is_partial,
+        is_whole=is_whole,
+        values=kept.values,
         row_version=version_of(view),
         fall=fall,
         rows=rows[first : first + MOST_ROWS],
@@ -105,9 +135,22 @@ async def page(visit: Visit) -> Response:
 async def raw(visit: Visit) -> Response:
     """Give the job as the API shows it, to look at or to keep."""
     view = await visit.services.jobs.describe(job_id_of(visit), tenant=visit.tenant)
-    document = job_document(view, with_payload=visit.may(PAYLOADS))
+    paths = await visit.services.jobs.redaction.of(view.name)
+    document = job_document(shown_view(view, paths, by_name=True), with_payload=visit.may(PAYLOADS))
     headers = {"Content-Disposition": f'attachment; filename="{view.id}.json"'}
     return Response(render(document) + b"\n", media_type="application/json", headers=headers)
+
+
+async def _kept(visit: Visit, life: Life, *, is_whole: bool) -> Kept:
+    """Give what is shown of a job's payload, result and values, which is nothing without the scope for them."""
+    steps = life.run.history.steps[:_MOST_STEPS]
+    if not visit.may(PAYLOADS) or is_whole:
+        return Kept(job=life.view, values={step.seq: step.value for step in steps}, is_partial=False)
+    paths = await visit.services.jobs.redaction.of(life.view.name)
+    shown = shown_view(life.view, paths, by_name=True)
+    values = {step.seq: redacted(step.value, paths, by_name=True) for step in steps}
+    is_partial = shown != life.view or any(values[step.seq] != step.value for step in steps)
+    return Kept(job=shown, values=values, is_partial=is_partial)
 
 
 def _chosen(fall: Waterfall, shown: str) -> list[Row]:

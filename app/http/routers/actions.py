@@ -44,7 +44,7 @@ async def cancel_job(request: Request, job_id: str, services: Services, identity
     verdict, view = await services.jobs.cancel(
         await job_to_act_on(services, identity, job_id), reason=reason, tenant=identity.tenant, by=by
     )
-    return reply_job(request, identity, view, verdict=verdict)
+    return await reply_job(request, identity, view, verdict=verdict)
 
 
 @router.post(
@@ -78,7 +78,7 @@ async def retry_job(request: Request, job_id: str, services: Services, identity:
         tenant=identity.tenant,
         by=await acting(request, services, identity, sent, asked.reason),
     )
-    return reply_job(request, identity, view)
+    return await reply_job(request, identity, view)
 
 
 @router.post(
@@ -109,7 +109,7 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
         await job_to_act_on(services, identity, job_id), from_step=asked.from_step, tenant=identity.tenant, by=by
     )
     headers = {"Location": f"{root_of(request)}/v1/jobs/{view.id}", "ETag": etag_of(view)}
-    return reply(shown_job(request, identity, view), status=201, headers=headers)
+    return reply(await shown_job(request, identity, view), status=201, headers=headers)
 
 
 @router.post(
@@ -126,4 +126,4 @@ async def release_job(request: Request, job_id: str, services: Services, identit
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     by = await acting(request, services, identity, sent, sent.parse(ReasonBody).reason)
     view = await services.runs.release(await job_to_act_on(services, identity, job_id), tenant=identity.tenant, by=by)
-    return reply_job(request, identity, view)
+    return await reply_job(request, identity, view)

@@ -51,7 +51,7 @@ async def run_job_now(request: Request, job_id: str, services: Services, identit
     verdict, view = await services.jobs.run_now(
         await job_to_act_on(services, identity, job_id), tenant=identity.tenant, by=by
     )
-    return reply_job(request, identity, view, verdict=verdict)
+    return await reply_job(request, identity, view, verdict=verdict)
 
 
 @router.patch(
@@ -89,7 +89,7 @@ async def update_job(request: Request, job_id: str, services: Services, identity
         tenant=identity.tenant,
         by=await acting(request, services, identity, sent, asked.reason),
     )
-    return reply_job(request, identity, view)
+    return await reply_job(request, identity, view)
 
 
 @router.delete(
@@ -155,4 +155,4 @@ async def duplicate_job(request: Request, job_id: str, services: Services, ident
         pointer = f"/input_patch{exc.details.get('pointer', '')}"
         raise type(exc)(exc.cause, fix=exc.fix, **exc.details | {"pointer": pointer}) from exc
     headers = {"Location": f"{root_of(request)}/v1/jobs/{view.id}", "ETag": etag_of(view)}
-    return reply(shown_job(request, identity, view), status=201, headers=headers)
+    return reply(await shown_job(request, identity, view), status=201, headers=headers)

@@ -75,7 +75,7 @@ async def enqueue_job(request: Request, services: Services, identity: Writer) ->
     placed = await _enqueue(services, asked, identity, claim)
     preferences = read_preferences(request.headers.getlist("prefer"))
     view = await _settled_view(services, placed, identity, preferences)
-    return _answer(request, placed, view, identity, preferences)
+    return await _answer(request, placed, view, identity, preferences)
 
 
 def asked_of(sent: Body, request: Request, identity: Identity) -> EnqueueRequest:
@@ -169,7 +169,7 @@ async def _settled_view(
     return view
 
 
-def _answer(
+async def _answer(
     request: Request, placed: Placed, view: JobView | None, identity: Identity, preferences: Preferences
 ) -> Response:
     root = root_of(request)
@@ -185,7 +185,7 @@ def _answer(
     if view is None:
         document = receipt_document(placed.job, job_id=job_id, run_id=str(placed.answer.run_id), root=root)
     else:
-        document = shown_job(request, identity, view)
+        document = await shown_job(request, identity, view)
     document |= {"deduped": placed.answer.deduped, "key_expires_at": placed.answer.key_expires_at}
     return reply(document, status=status, headers=headers)
 

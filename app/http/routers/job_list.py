@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from ...control.jobs import ListQuery
 from ...control.render import Document, raw
 from ...control.represent import job_document
+from ...domain.redaction import redacted
 from ...domain.snapshot import JobView
 from ..answers_list import JobList
 from ..caller import Reader, visible_tenant
@@ -52,7 +54,7 @@ async def list_jobs(
     page = await page_of(services.jobs, query, sort=params.sort, cursor=params.cursor, filters=filters)
     items = await services.jobs.in_full(page.items, tenant=query.tenant) if words & LARGE else page.items
     document: Document = {
-        "items": [_item(view, words, root_of(request)) for view in items],
+        "items": [_item(view, words, root_of(request), await _redact(services, view, words)) for view in items],
         "next_cursor": page.next_cursor,
         "prev_cursor": page.prev_cursor,
         "count": None,
@@ -64,12 +66,16 @@ async def list_jobs(
     return reply(document, headers=headers)
 
 
-def _item(view: JobView, words: frozenset[str], root: str) -> Document:
+async def _redact(services: Services, view: JobView, words: frozenset[str]) -> Sequence[str]:
+    return await services.jobs.redaction.of(view.name) if words & LARGE else ()
+
+
+def _item(view: JobView, words: frozenset[str], root: str, redact: Sequence[str]) -> Document:
     document = job_document(view, with_payload=False, root=root)
     if "payload" in words:
-        document["payload"] = raw(view.payload)
+        document["payload"] = raw(redacted(view.payload, redact))
     if "result" in words:
-        document["result"] = raw(view.result)
+        document["result"] = raw(redacted(view.result, redact))
     return with_traceback(document, view) if "error" in words else document
 
 

@@ -13,6 +13,7 @@ from ...control.render import raw
 from ...control.represent import attempt_document, error_document, links_of
 from ...domain.errors import JobFailed
 from ...domain.job import JobId
+from ...domain.redaction import redacted
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
@@ -88,7 +89,7 @@ async def get_job(
     view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
     if "steps" not in words and is_known(view, request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers={"ETag": etag_of(view)})
-    document = shown_job(request, identity, view) | await included(services, identity, view, words)
+    document = await shown_job(request, identity, view) | await included(services, identity, view, words)
     if "error" in words:
         document = with_traceback(document, view)
     return reply(document, headers={"ETag": etag_of(view)})
@@ -141,7 +142,7 @@ async def get_result(request: Request, job_id: str, services: Services, identity
     document = {
         "id": view.id,
         "state": view.state,
-        "result": raw(view.result),
+        "result": raw(redacted(view.result, await services.jobs.redaction.of(view.name))),
         "links": links_of(str(view.id), root_of(request)),
     }
     is_done = view.state is State.DONE

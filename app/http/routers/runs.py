@@ -52,8 +52,10 @@ async def list_steps(
     run = await services.runs.run(parse_job_id(job_id), tenant=identity.tenant, after=page.after)
     shown, cursor = page.of(run.history.steps)
     with_value = identity.may(Scope.PAYLOAD_READ)
+    known = services.jobs.redaction
+    redact = await known.of_job(parse_job_id(job_id), tenant=identity.tenant) if with_value and shown else ()
     document: Document = {
-        "items": [step_document(step, with_value=with_value) for step in shown],
+        "items": [step_document(step, with_value=with_value, redact=redact) for step in shown],
         "waits": [wait_document(wait) for wait in run.history.waits],
         "children": list(run.children),
         "next_cursor": cursor,

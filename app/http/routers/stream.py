@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -60,7 +60,9 @@ async def stream_job(request: Request, job_id: str, services: Services, identity
     wanted = parse_job_id(job_id)
     position = Position.read(request.headers.get("last-event-id", ""))
     joining = await services.runs.stream(wanted, tenant=identity.tenant, caller=identity.name, position=position)
-    encoded = partial(_encoded, wanted, root=root_of(request), with_value=identity.may(Scope.PAYLOAD_READ))
+    with_value = identity.may(Scope.PAYLOAD_READ)
+    redact = await services.jobs.redaction.of_job(wanted, tenant=identity.tenant) if with_value else ()
+    encoded = partial(_encoded, wanted, root=root_of(request), with_value=with_value, redact=redact)
     return EventStream(_opened(joining, encoded, partial(services.auth.holds, identity)))
 
 
@@ -92,6 +94,6 @@ async def _sent(
         yield encode("draining", _DRAINING)
 
 
-def _encoded(job_id: JobId, news: News, *, root: str, with_value: bool) -> bytes:
-    document = news_document(news, job_id, with_value=with_value, root=root)
+def _encoded(job_id: JobId, news: News, *, root: str, with_value: bool, redact: Sequence[str]) -> bytes:
+    document = news_document(news, job_id, with_value=with_value, root=root, redact=redact)
     return encode(news.kind.value, document, number=news.number)
