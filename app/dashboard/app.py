@@ -73,6 +73,8 @@ PLACES: tuple[At, ...] = (
     At(path="/dead", page=dead.page, needs=READ),
     At(path="/dead/purge", page=dead.purge, needs=OPERATE, acts=True, about="all dead letters of a tenant"),
     At(path="/jobs", page=jobs.page, needs=READ),
+    At(path="/jobs.file", page=jobs.export, needs=READ),
+    At(path="/columns", page=jobs.columns, needs=Anyone.SIGNED_IN, acts=True),
     At(path="/bulk", page=bulk.page, needs=READ),
     At(path="/bulk", page=bulk.make, needs=OPERATE, acts=True),
     At(path="/bulk/confirm", page=bulk.confirm, needs=OPERATE, acts=True),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from ..domain.bulk import JobFilter
-from ..domain.job import JobId
+from ..domain.job import JobId, WorkerId
 from ..domain.state import LIVE, State
 from ..domain.text import read_uuid
 
@@ -19,8 +19,17 @@ _SPANS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(day
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _LONGEST = 512
 _TAKEN = 128
-KNOWN = ("state", "queue", "name", "created", "before")
-_STATES = {"live": LIVE, "all": frozenset[State]()} | {state.value: frozenset({state}) for state in State}
+KNOWN = ("state", "queue", "name", "tag", "error", "key", "worker", "created", "before")
+# What bulk operations can be asked for; a search that says more selects nothing by itself.
+_OF_BULK = frozenset({"state", "queue", "name", "created", "before"})
+_LARGEST_WORKER = 2**31 - 1
+_STATES: dict[str, frozenset[State]] = {
+    "live": LIVE,
+    "all": frozenset(),
+    **{state.value: frozenset({state}) for state in State},
+}
+
+_FITS = {"state": ", ".join(_STATES), "worker": "the number of a worker"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,10 @@ class Asked:
     queue: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    tag: str | None = None
+    error: str | None = None
+    key: str | None = None
+    worker: WorkerId | None = None
     job_id: JobId | None = None
     wrong: tuple[str, ...] = field(default=())
 
@@ -56,6 +69,11 @@ class Asked:
         """Say it to people."""
         return self.text or "every job"
 
+    @property
+    def beyond_bulk(self) -> tuple[str, ...]:
+        """Give the qualifiers that no bulk operation knows."""
+        return tuple(name for name, _ in self.terms if name not in _OF_BULK)
+
     def without(self, name: str) -> str:
         """Give the search without one of its qualifiers."""
         return " ".join(f"{term}:{value}" for term, value in self.terms if term != name)
@@ -66,7 +84,7 @@ class Asked:
         return rest if state == "all" else f"state:{state} {rest}".strip()
 
     def filter(self) -> JobFilter:
-        """Give it to the controls of bulk operations."""
+        """Give it to the controls of bulk operations; only where nothing is `beyond_bulk`."""
         return JobFilter(
             states=self.states,
             name=self.name,
@@ -104,15 +122,29 @@ def _meaning(asked: Asked, now: datetime) -> Asked:
     match name:
         case "state" if value in _STATES:
             return replace(asked, states=_STATES[value])
+        case "name" | "queue" | "tag" | "error" | "key":
+            return _worded(asked, name, value)
+        case "worker" if value.isascii() and value.isdecimal() and int(value) <= _LARGEST_WORKER:
+            return replace(asked, worker=WorkerId(int(value)))
+        case "created" | "before" if (at := _instant(value, now)) is not None:
+            return replace(asked, created_after=at) if name == "created" else replace(asked, created_before=at)
+        case _:
+            fit = _FITS.get(name, "24h, 7d, or a time such as 2026-12-24T18:00Z")
+            return _wrong(replace(asked, terms=asked.terms[:-1]), f"{name}:{value[:32]} is not known; it takes {fit}")
+
+
+def _worded(asked: Asked, name: str, value: str) -> Asked:
+    match name:
         case "name":
             return replace(asked, name=value)
         case "queue":
             return replace(asked, queue=value)
-        case "created" | "before" if (at := _instant(value, now)) is not None:
-            return replace(asked, created_after=at) if name == "created" else replace(asked, created_before=at)
+        case "tag":
+            return replace(asked, tag=value)
+        case "error":
+            return replace(asked, error=value)
         case _:
-            fit = ", ".join(_STATES) if name == "state" else "24h, 7d, or a time such as 2026-12-24T18:00Z"
-            return _wrong(replace(asked, terms=asked.terms[:-1]), f"{name}:{value[:32]} is not known; it takes {fit}")
+            return replace(asked, key=value)
 
 
 def _wrong(asked: Asked, why: str) -> Asked:

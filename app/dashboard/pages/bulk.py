@@ -116,6 +116,11 @@ def _request(visit: Visit, form: Form, *, expects: bool = True) -> BulkRequest:
         raise RequestInvalid(
             "an id is no search: without it every job would match", fix="open that job, or select its row in the list"
         )
+    if ids is None and asked.beyond_bulk:
+        raise RequestInvalid(
+            f"no operation can be made over all that match {asked.beyond_bulk[0]}:",
+            fix="select rows of the list, or search by state, queue, name, created and before alone",
+        )
     jobs = asked.filter() if ids is None else None
     if jobs is not None and jobs.states - ACTS_ON[action]:
         # A search over several states is narrowed to what the action can mean; over one alone it is refused.

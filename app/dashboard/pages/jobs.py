@@ -8,25 +8,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from ...control.jobs import ListQuery
 from ...domain.bulk import ACTS_ON, BulkAction
 from ...domain.edit import version_of
-from ...domain.errors import CursorInvalid
+from ...domain.errors import CursorInvalid, RequestInvalid
 from ...domain.job import JobId
 from ...domain.snapshot import JobView, Stats
 from ...domain.state import State
 from ...domain.text import read_uuid
+from ..export import as_csv, as_ndjson
 from ..query import Asked, read_query
 from ..visit import OPERATE, Visit
+from .entry import nowhere_else
 
 SIZES = (25, 50, 100, 200)
 # Of ended jobs the newest are counted.
 _COUNTED_ENDED = 10_000
 OFFERED = (BulkAction.RETRY, BulkAction.RUN_NOW, BulkAction.RELEASE, BulkAction.CANCEL, BulkAction.DELETE)
-_VIEWS = {"Live": "state:live", "Failing": "state:dead created:24h", "Stuck": "state:held", "Today": "created:24h"}
+_VIEWS = {
+    "Live": "state:live",
+    "Failing": "state:dead created:24h",
+    "Stuck": "state:held",
+    "Slow": "state:running before:1h",
+    "Today": "created:24h",
+}
+# Columns that can be left out; what names a job and says how it is stays.
+HIDEABLE = {name: name.capitalize() for name in ("tags", "queue", "attempt", "wait", "duration", "age")}
+COLUMNS_COOKIE = "outlast-columns"
+_A_YEAR_SECONDS = 365 * 24 * 3600
+MOST_EXPORTED = 10_000
+_A_PAGE = 200
+_FORMATS = {"csv": ("text/csv", as_csv), "ndjson": ("application/x-ndjson", as_ndjson)}
 
 
 async def page(visit: Visit) -> Response:
@@ -36,16 +53,7 @@ async def page(visit: Visit) -> Response:
         return visit.go(f"/jobs/{asked.job_id}")
     limit = next((size for size in SIZES if str(size) == visit.asked("size")), SIZES[1])
     found = await visit.services.jobs.list(
-        ListQuery(
-            states=asked.states,
-            name=asked.name,
-            queue=asked.queue,
-            tenant=visit.tenant,
-            created_after=asked.created_after,
-            created_before=asked.created_before,
-            before=_cursor(visit.asked("cursor")),
-            limit=limit,
-        )
+        replace(_query(visit, asked), before=_cursor(visit.asked("cursor")), limit=limit)
     )
     stats = await visit.services.overview.stats() if visit.tenant is None else None
     return visit.page(
@@ -63,9 +71,67 @@ async def page(visit: Visit) -> Response:
         saved=_VIEWS,
         may_act=visit.may(OPERATE),
         applies=_applies(found.items),
+        hidden=_hidden(visit),
+        hideable=HIDEABLE,
+        most_exported=MOST_EXPORTED,
         narrowest=_narrowest(asked),
         names=sorted({each.name for each in await visit.services.catalogue.all()}),
         queues=sorted({queue.name for queue in stats.queues}) if stats is not None else [],
+    )
+
+
+async def export(visit: Visit) -> Response:
+    """Give what a search finds as a file, the newest so many of it; without payloads, whoever asks."""
+    asked = read_query(visit.request.query_params.getlist("q"), visit.now)
+    media_type, write = _FORMATS.get(visit.asked("as"), _FORMATS["csv"])
+    if asked.wrong or asked.job_id is not None:
+        raise RequestInvalid(
+            f"the search is not understood: {(asked.wrong or ('an id is no search',))[0]}", fix="correct it on its page"
+        )
+    query, jobs = replace(_query(visit, asked), limit=_A_PAGE), list[JobView]()
+    while len(jobs) < MOST_EXPORTED:
+        found = await visit.services.jobs.list(query)
+        jobs += found.items
+        if found.next_after is None:
+            break
+        query = replace(query, before=found.next_after)
+    name = f"outlast-jobs-{visit.now:%Y%m%d-%H%M%S}.{'csv' if write is as_csv else 'ndjson'}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(write(jobs[:MOST_EXPORTED]), media_type=media_type, headers=headers)
+
+
+async def columns(visit: Visit) -> Response:
+    """Keep for this browser which columns are shown."""
+    form = await visit.form()
+    shown = form.get("show", [])
+    response = RedirectResponse(nowhere_else(visit, form.one("next")), HTTPStatus.SEE_OTHER)
+    response.set_cookie(
+        COLUMNS_COOKIE,
+        ".".join(name for name in HIDEABLE if name not in shown),
+        max_age=_A_YEAR_SECONDS,
+        path=visit.base or "/",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+def _hidden(visit: Visit) -> frozenset[str]:
+    return frozenset(visit.request.cookies.get(COLUMNS_COOKIE, "").split(".")) & HIDEABLE.keys()
+
+
+def _query(visit: Visit, asked: Asked) -> ListQuery:
+    return ListQuery(
+        states=asked.states,
+        name=asked.name,
+        queue=asked.queue,
+        tags_any=() if asked.tag is None else (asked.tag,),
+        error_code=asked.error,
+        key=asked.key,
+        worker_id=asked.worker,
+        tenant=visit.tenant,
+        created_after=asked.created_after,
+        created_before=asked.created_before,
     )
 
 
@@ -92,7 +158,7 @@ def _tabs(asked: Asked, stats: Stats | None) -> list[tuple[str, str, int | None,
 
 
 def _counts(asked: Asked, stats: Stats) -> Counter[State] | None:
-    if asked.name is not None or asked.created_after is not None or asked.created_before is not None:
+    if any(name not in {"state", "queue"} for name, _ in asked.terms):
         return None
     if asked.queue is None:
         return Counter(stats.by_state)
@@ -106,7 +172,7 @@ def _applies(jobs: Sequence[JobView]) -> dict[str, int]:
 
 def _narrowest(asked: Asked) -> tuple[str, str] | None:
     """Give the qualifier to drop when nothing is found, with the search without it."""
-    for name in ("created", "before", "name", "state", "queue"):
+    for name in ("key", "tag", "error", "worker", "created", "before", "name", "state", "queue"):
         value = next((value for term, value in asked.terms if term == name), None)
         if value is not None:
             return f"{name}:{value}", asked.without(name)

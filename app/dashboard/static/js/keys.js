@@ -1,10 +1,15 @@
 // Every key does what a visible control does. Off while typing, and where the sheet says so.
 
+const STORE = "outlast.keys";
 const PAGES = { o: "/", j: "/jobs", q: "/queues", s: "/schedules", d: "/dead", w: "/workers" };
 
 export function keys(selection) {
   const base = document.body.dataset.base;
+  const on = document.getElementById("keys-on");
   let began = 0;
+
+  on.checked = localStorage.getItem(STORE) !== "off";
+  on.addEventListener("change", () => localStorage.setItem(STORE, on.checked ? "on" : "off"));
 
   const rows = () => [...document.querySelectorAll(".rows > tbody > tr")];
   const current = () => document.querySelector(".rows .cur");
@@ -26,6 +31,7 @@ export function keys(selection) {
     j: () => move(1),
     k: () => move(-1),
     x: () => current()?.querySelector("input[name=id]")?.click(),
+    X: () => selection.range(current()?.querySelector("input[name=id]")),
     a: () => selection.page(),
     Escape: () => selection.clear(),
   };
@@ -36,7 +42,7 @@ export function keys(selection) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
-    if (document.querySelector("dialog[open]")) return;
+    if (document.querySelector("dialog[open]") || (!on.checked && event.key !== "?")) return;
     if (began && Date.now() - began < 1500 && event.key in PAGES) {
       location.assign(base + PAGES[event.key]);
       return;

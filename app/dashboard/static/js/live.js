@@ -14,17 +14,27 @@ export function live(selection) {
   let waiting = 0;
   let etag = "";
   let busy = false;
-  let lost = false;
+  let lost = 0; // when the page went stale, else 0
+  const banner = document.getElementById("stale");
 
+  const stale = (why) => {
+    lost ||= Date.now();
+    if (banner) {
+      banner.querySelector("[data-why]").textContent = why;
+      banner.querySelector("time").textContent = new Date(lost).toLocaleTimeString();
+    }
+    say();
+  };
   const say = () => {
     const state = lost ? "lost" : paused || selection.count() ? "paused" : "on";
     const news = waiting ? `, ${waiting} change${waiting === 1 ? "" : "s"}` : "";
+    if (banner) banner.hidden = !lost;
     button.dataset.live = state;
     button.textContent = { lost: "Reconnecting", paused: "Paused", on: "Live" }[state] + (lost ? "" : news);
     button.title = state === "on" ? "Live. Press r to pause" : "Press r to resume";
   };
 
-  const read = async (all) => {
+  const read = async (all, peek) => {
     if (busy || document.hidden) return;
     busy = true;
     try {
@@ -32,11 +42,17 @@ export function live(selection) {
       if (etag && !all) headers["If-None-Match"] = etag;
       const answer = await fetch(location.href, { headers, credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) });
       if (answer.status === 200) {
-        etag = answer.headers.get("etag") ?? "";
-        await apply(new DOMParser().parseFromString(await answer.text(), "text/html"), all);
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (peek) count(fresh);
+        else {
+          etag = answer.headers.get("etag") ?? "";
+          await apply(fresh, all);
+        }
       }
+      if (answer.ok || answer.status === 304) lost = 0;
+      else stale(answer.status === 401 ? "You are signed out." : `The service answers ${answer.status}.`);
     } catch {
-      lost = true;
+      stale("The service does not answer.");
     } finally {
       busy = false;
       say();
@@ -58,6 +74,16 @@ export function live(selection) {
       if (region.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]),textarea,select")) continue;
       if (!region.isEqualNode(next)) await within(htmx.swap({ sourceElement: region, target: region, text: next.outerHTML, swap: "outerMorph" }), 2000);
     }
+  };
+
+  // Says how many rows have changed, while the page stands still.
+  const count = (fresh) => {
+    const next = fresh.querySelector("[data-region=rows] tbody");
+    const old = document.querySelector("[data-region=rows] tbody");
+    if (!next || !old) return;
+    const known = new Map([...old.rows].map((row) => [row.id, row.dataset.v]));
+    const changed = [...next.rows].filter((row) => known.get(row.id) !== row.dataset.v).length;
+    waiting = changed + [...known.keys()].filter((id) => !fresh.getElementById(id)).length;
   };
 
   // Makes the new table one with the rows of the old in their order.
@@ -97,19 +123,21 @@ export function live(selection) {
   let lookedAt = Date.now();
   const look = () => {
     lookedAt = Date.now();
-    if (paused || selection.count()) say();
-    else read(false);
+    read(false, paused || selection.count() > 0);
   };
   document.body.addEventListener("jobs-changed", look);
   document.body.addEventListener("job-changed", look);
-  document.body.addEventListener("htmx:sse:after:connection", () => { lost = false; say(); });
-  document.body.addEventListener("htmx:sse:error", () => { lost = true; say(); });
+  document.body.addEventListener("draining", () => stale("This process is draining, moving on."));
+  // Whether what is seen is old says the next look, not the stream: without one the page looks by itself.
+  document.body.addEventListener("htmx:sse:after:connection", look);
+  document.body.addEventListener("htmx:sse:error", look);
+  banner?.querySelector("button").addEventListener("click", look);
   document.addEventListener("htmx:before:morph:node", (event) => {
     const { oldNode, newNode } = event.detail;
     if (oldNode instanceof HTMLDetailsElement) newNode.open = oldNode.open;
     if (oldNode instanceof Element && oldNode.classList.contains("cur")) newNode.classList?.add("cur");
   });
-  setInterval(() => { if (Date.now() - lookedAt > PATIENCE) look(); }, 2000);
+  setInterval(() => { if (Date.now() - lookedAt > (lost ? PATIENCE / 2 : PATIENCE)) look(); }, 1000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
   document.addEventListener("outlast:picked", say);
   document.addEventListener("outlast:pause", toggle);

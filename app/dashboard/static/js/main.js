@@ -5,10 +5,12 @@ import { live } from "./live.js";
 import { pick } from "./pick.js";
 import { tick } from "./tick.js";
 import { tools } from "./tools.js";
+import { views } from "./views.js";
 
 tools();
 charts();
 tick();
+views();
 const selection = pick();
 live(selection);
 keys(selection);

@@ -2,7 +2,7 @@
 
 export function pick() {
   const form = document.getElementById("select");
-  const nothing = { count: () => 0, page: () => {}, clear: () => {} };
+  const nothing = { count: () => 0, page: () => {}, clear: () => {}, range: () => {} };
   if (!form) return nothing;
   const bar = form.querySelector(".bulk");
   const note = document.getElementById("pickbar");
@@ -36,14 +36,16 @@ export function pick() {
     show();
   };
 
+  const upTo = (box) => {
+    const all = boxes();
+    if (!last || !all.includes(last)) return;
+    const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
+    for (const each of all.slice(from, to + 1)) each.checked = box.checked;
+  };
   form.addEventListener("click", (event) => {
     const box = event.target.closest("input[name=id]");
     if (!box) return;
-    const all = boxes();
-    if (event.shiftKey && last && all.includes(last)) {
-      const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);
-      for (const each of all.slice(from, to + 1)) each.checked = box.checked;
-    }
+    if (event.shiftKey) upTo(box);
     last = box;
   });
   form.addEventListener("change", (event) => {
@@ -58,5 +60,12 @@ export function pick() {
     count: () => count() + (matching?.checked ? 1 : 0),
     page: () => (count() === boxes().length && matching ? (matching.click()) : set(true)),
     clear: () => set(false),
+    range: (box) => {
+      if (!box) return;
+      box.checked = true;
+      upTo(box);
+      last = box;
+      show();
+    },
   };
 }
