@@ -18,6 +18,7 @@ from ..domain.state import State
 from ..drivers.protocol import JobDriver, Wake
 
 _KEPT_SECONDS = 2.0
+_SHOWN_SECONDS = 30.0
 _GROUPED_SECONDS = 15.0
 _MOST_TENANTS = 100
 _SAMPLE_SECONDS = 10.0
@@ -59,6 +60,13 @@ class OverviewControl:
                 self._counted = (began, await self._driver.stats())
                 self._remember(*self._counted)
             return self._counted[1]
+
+    @property
+    def last(self) -> Stats | None:
+        """Give what somebody had counted in the last half minute; the store is not asked."""
+        if self._counted is None or self._monotonic() - self._counted[0] > _SHOWN_SECONDS:
+            return None
+        return self._counted[1]
 
     async def dead_letters(self, *, tenant: str | None) -> tuple[DeadGroup, ...]:
         """Give the dead letters in groups, as they were up to a quarter of a minute ago: many are read for it."""

@@ -123,5 +123,8 @@ def _leaving(live: Sequence[WorkerView]) -> Iterator[Why]:
 def _held(stats: Stats) -> Iterator[Why]:
     held = stats.by_state.get(State.HELD, 0)
     if held:
-        text = f"{held:,} runs do not fit the code at hand and wait for a person."
-        yield Why(state="held", subject="held", text=text, path="/jobs", door=f"{held:,} jobs", q="state:held")
+        what = (
+            "run does not fit the code at hand and waits" if held == 1 else "runs do not fit the code at hand and wait"
+        )
+        door = "1 job" if held == 1 else f"{held:,} jobs"
+        yield Why(state="held", subject="held", text=f"{what} for a person.", path="/jobs", door=door, q="state:held")

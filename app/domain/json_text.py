@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NoReturn
@@ -108,8 +109,12 @@ def members(text: str) -> dict[str, str]:
     Raises:
         JsonInvalid: the text is not an object.
     """
+    return {name: text[start:end] for name, start, end in member_spans(text)}
+
+
+def member_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Give where the value of each top-level member of an object begins and ends; as `members`."""
     position = _skip(text, 0)
-    found: dict[str, str] = {}
     if text[position : position + 1] != "{":
         raise JsonInvalid("the text is not a JSON object", fix="send an object: {…}", pointer="")
     position = _skip(text, position + 1)
@@ -117,10 +122,9 @@ def members(text: str) -> dict[str, str]:
         key, after = _value_at(text, position)
         start = _skip(text, _skip(text, after) + 1)
         _, end = _value_at(text, start)
-        found[str(key)] = text[start:end]
+        yield str(key), start, end
         position = _after_comma(text, end)
     _close(text, position, "}")
-    return found
 
 
 def elements(text: str) -> list[str]:
@@ -129,17 +133,20 @@ def elements(text: str) -> list[str]:
     Raises:
         JsonInvalid: the text is not an array.
     """
+    return [text[start:end] for start, end in element_spans(text)]
+
+
+def element_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Give where each element of an array begins and ends; as `elements`."""
     position = _skip(text, 0)
-    found: list[str] = []
     if text[position : position + 1] != "[":
         raise JsonInvalid("the text is not a JSON array", fix="send an array: […]", pointer="")
     position = _skip(text, position + 1)
     while position < len(text) and text[position] != "]":
         _, end = _value_at(text, position)
-        found.append(text[position:end])
+        yield position, end
         position = _after_comma(text, end)
     _close(text, position, "]")
-    return found
 
 
 def fingerprint(value: object) -> int:

@@ -1,19 +1,18 @@
 """What is left out of payloads, results and values when they are shown: places a job type names, and telling names.
 
 A path names members from the top: `card.number`; `*` stands for any member or element, `**` for any depth. What is left
-out becomes a string that says so; all else stays as it was stored, byte for byte, but for the spacing of what holds it.
-Pure. Called by `jobs` when a type is declared, and by `control` before something is shown.
+out becomes a string that says so; all else stays as it was stored, byte for byte. Pure. Called by `jobs` when a type is
+declared, and by `control` before something is shown.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from .errors import SettingsInvalid
-from .json_text import elements, members
+from .json_text import element_spans, member_spans
 
 REDACTED = '"[redacted]"'
 MOST_PATHS = 100
@@ -64,23 +63,25 @@ def _without(text: str, paths: set[_Path], *, by_name: bool) -> str:
     paths = set(_reached(paths))
     if () in paths:
         return REDACTED
+    parts, copied = list[str](), 0
+    for name, start, end in _spans(text):
+        value = text[start:end]
+        if by_name and is_telling(name) and value != "null":
+            shown = REDACTED
+        else:
+            shown = _below(value, paths, name, by_name=by_name)
+        parts += (text[copied:start], shown)
+        copied = end
+    return "".join((*parts, text[copied:]))
+
+
+def _spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Give the places of what a text holds, by name or number; none in one that holds nothing."""
     match text.lstrip(" \t\n\r")[:1]:
         case "{":
-            found = members(text)
-            kept = {
-                name: REDACTED
-                if by_name and is_telling(name) and value != "null"
-                else _below(value, paths, name, by_name=by_name)
-                for name, value in found.items()
-            }
-            inside = ",".join(f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in kept.items())
-            return text if kept == found else f"{{{inside}}}"
+            yield from member_spans(text)
         case "[":
-            items = elements(text)
-            shown = [_below(value, paths, str(index), by_name=by_name) for index, value in enumerate(items)]
-            return text if shown == items else f"[{','.join(shown)}]"
-        case _:
-            return text
+            yield from ((str(at), *span) for at, span in enumerate(element_spans(text)))
 
 
 def _below(value: str, paths: set[_Path], name: str, *, by_name: bool) -> str:

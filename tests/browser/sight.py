@@ -26,7 +26,7 @@ _NOTE_VIOLATIONS = """
 window.violations = [];
 addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));
 """
-_AXE = """async () => {
+AXE = """async () => {
   const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]});
   return found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")}`);
 }"""
@@ -109,7 +109,7 @@ class Sight:
     async def barriers(self, page: Page) -> list[str]:
         """Give what keeps people out, as far as a program sees it."""
         await page.evaluate((BROWSER / "axe.js").read_text())
-        found: list[str] = await page.evaluate(_AXE)
+        found: list[str] = await page.evaluate(AXE)
         return found
 
     async def keep(self, page: Page, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -24,12 +25,20 @@ class Visitor:
     """A browser without scripts, and the API beside it."""
 
     def __init__(
-        self, env: DriverEnv, *, key: str | None = None, config: Sequence[tuple[str, str, bool]] = (), **overrides: Any
+        self,
+        env: DriverEnv,
+        *,
+        key: str | None = None,
+        config: Sequence[tuple[str, str, bool]] = (),
+        is_still: bool = False,
+        **overrides: Any,
     ) -> None:
         self.env = env
         self.api = Api(env, key=key, **overrides)
-        pages = create_dashboard(dashboard_services(env.driver, self.api.services, key=key, config=config))
-        self.api.app = create_app(self.api.services, pages=pages)
+        services = dashboard_services(env.driver, self.api.services, key=key, config=config)
+        # For a still picture pages tell ages by the store's clock, which stands.
+        services = replace(services, now=env.now) if is_still else services
+        self.api.app = create_app(self.api.services, pages=create_dashboard(services))
         self.browser = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self.api.app), base_url=HERE, headers={"Sec-Fetch-Site": "same-origin"}
         )

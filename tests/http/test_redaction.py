@@ -33,7 +33,7 @@ async def test_no_answer_has_what_the_type_keeps_back(each_api: Api) -> None:
     assert made["payload"] == PAYLOAD | {"card": {"number": "[redacted]"}}, "the answer to the enqueue, too"
     claimed = await api.claim()
     await record(api, claimed, step("load", value='{"inner": "cod", "total": 1.5e300}'))
-    assert '{"inner":"[redacted]","total":1.5e300}' in (await client.get(made["links"]["steps"])).text
+    assert '{"inner": "[redacted]", "total": 1.5e300}' in (await client.get(made["links"]["steps"])).text
     await api.env.close_attempt(claimed.token, Completed(result='{"a": {"inner": "tuna"}, "b": 1.50}'))
     seen = (await client.get(made["links"]["self"])).json()
     assert (seen["payload"], seen["result"]) == (made["payload"], {"a": {"inner": "[redacted]"}, "b": 1.5})

@@ -23,12 +23,10 @@ from ...domain.state import State
 from ...domain.text import read_uuid
 from ..export import as_csv, as_ndjson
 from ..query import Asked, read_query
-from ..visit import OPERATE, Visit
+from ..visit import COUNTED_ENDED, OPERATE, Visit
 from .entry import nowhere_else
 
 SIZES = (25, 50, 100, 200)
-# Of ended jobs the newest are counted.
-_COUNTED_ENDED = 10_000
 OFFERED = (BulkAction.RETRY, BulkAction.RUN_NOW, BulkAction.RELEASE, BulkAction.CANCEL, BulkAction.DELETE)
 _VIEWS = {
     "Live": "state:live",
@@ -71,6 +69,7 @@ async def page(visit: Visit) -> Response:
         saved=_VIEWS,
         may_act=visit.may(OPERATE),
         applies=_applies(found.items),
+        acts_on={action.value: " ".join(sorted(ACTS_ON[action])) for action in OFFERED},
         hidden=_hidden(visit),
         hideable=HIDEABLE,
         most_exported=MOST_EXPORTED,
@@ -152,8 +151,8 @@ def _tabs(asked: Asked, stats: Stats | None) -> list[tuple[str, str, int | None,
     tabs: list[tuple[str, str, int | None, bool]] = []
     for name in ("all", *(state.value for state in State)):
         count = None if counts is None else sum(counts.values()) if name == "all" else counts[State(name)]
-        shown = count if count is None or count < _COUNTED_ENDED else _COUNTED_ENDED
-        tabs.append((name, asked.with_state(name), shown, shown == _COUNTED_ENDED))
+        shown = count if count is None or count < COUNTED_ENDED else COUNTED_ENDED
+        tabs.append((name, asked.with_state(name), shown, shown == COUNTED_ENDED))
     return tabs
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from starlette.responses import Response
 
 from ...control.render import Document
+from ...domain.audit import AuditQuery, AuditView, Target
 from ...domain.snapshot import QueueView, Stats
 from ...domain.state import LIVE, State
 from ..health import LONGEST_READY, MOST_SHOWN, health_of
 from ..panels import panel_of
-from ..visit import Visit
+from ..visit import COUNTED_ENDED, OPERATE, Visit
+from ..words import dur
 
 _TILES = (State.READY, State.RUNNING, State.DELAYED, State.SUSPENDED, State.HELD, State.DEAD, State.DONE)
-_COUNTED_ENDED = 10_000
 _QUEUES = 8
 _GROUPS = 5
 _FIRES = 5
+_CHANGES = 5
+_CHANGED_LATELY = timedelta(hours=3)
+_LOOKED_AT = 50
+# What is done to single jobs, and who was turned away, is for the audit's own page.
+_OF_ONE = frozenset({Target.JOB.value, Target.AUTH.value})
 
 
 async def page(visit: Visit) -> Response:
@@ -37,6 +45,8 @@ async def page(visit: Visit) -> Response:
         is_empty=not any(stats.by_state.values()),
         queues=sorted(stats.queues, key=_harm, reverse=True)[:_QUEUES],
         queues_all=len(stats.queues),
+        served={queue for worker in live for queue in worker.queues},
+        dead_error=dead.error,
         groups=sorted(dead.value or (), key=lambda group: group.count, reverse=True)[:_GROUPS],
         live=live,
         draining=[worker for worker in live if worker.drain_phase],
@@ -44,6 +54,7 @@ async def page(visit: Visit) -> Response:
         capacity=sum(worker.concurrency for worker in live),
         series=_series(visit),
         types=[each.name for each in types],
+        changes=await panel_of(_changes(visit)),
         fires=await panel_of(_fires(visit)),
         outbox=await panel_of(services.outbox.view(1, tenant=visit.tenant)),
     )
@@ -53,7 +64,7 @@ def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
     """Give state, figure, whether it is capped, and a line of context."""
     oldest = max((queue.oldest_ready_seconds or 0 for queue in stats.queues), default=0)
     context = {
-        State.READY: f"oldest {round(oldest)} s" if oldest else "none waits",
+        State.READY: f"oldest {dur(oldest * 1_000)}" if oldest else "none waits",
         State.RUNNING: f"capacity {capacity:,}",
         State.DELAYED: "due later, or retries",
         State.SUSPENDED: "wait by design",
@@ -64,7 +75,7 @@ def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
     tiles = []
     for state in _TILES:
         count = stats.by_state.get(state, 0)
-        is_capped = state not in LIVE and count >= _COUNTED_ENDED
+        is_capped = state not in LIVE and count >= COUNTED_ENDED
         tiles.append((state.value, count, is_capped, context[state]))
     return tiles
 
@@ -83,6 +94,16 @@ def _series(visit: Visit) -> dict[str, object]:
 
 def _harm(queue: QueueView) -> tuple[bool, float, int]:
     return queue.paused_at is not None, queue.oldest_ready_seconds or 0.0, queue.depth.get(State.READY, 0)
+
+
+async def _changes(visit: Visit) -> list[AuditView]:
+    """Give what was lately done to the service itself, for those who may see who did it."""
+    if not visit.may(OPERATE):
+        return []
+    since = visit.now - _CHANGED_LATELY
+    query = AuditQuery(tenant=visit.tenant, since=since, limit=_LOOKED_AT)
+    rows = (await visit.services.audit.list(query)).items
+    return [row for row in rows if row.target_kind not in _OF_ONE][:_CHANGES]
 
 
 async def _fires(visit: Visit) -> list[tuple[str, Document]]:

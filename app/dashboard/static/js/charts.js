@@ -1,7 +1,9 @@
 // The two charts of the overview, on one axis of time. Colours are those of the legend; gaps stay gaps.
 
 const HEIGHT = 150;
-const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+const HOUR = 3600;
+const hour = (at) => [Math.min(at[0] ?? 0, (at.at(-1) ?? 0) - HOUR), at.at(-1) ?? 0];
+const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 16);
 
 export function charts() {
   const region = document.getElementById("charts");
@@ -38,7 +40,7 @@ export function charts() {
           height: HEIGHT,
           legend: { show: false },
           cursor: { sync: { key: "overview" }, drag: { x: false, y: false } },
-          scales: { y: { range: (_, low, high) => [0, Math.max(1, high ?? 1)] } },
+          scales: { x: { range: () => hour(data.at) }, y: { range: (_, low, high) => [0, Math.max(1, high ?? 1)] } },
           axes: [{ ...axis, space: 90, values: (_, marks) => marks.map(clock) }, { ...axis, size: 44 }],
           series: [{}, ...series],
         },

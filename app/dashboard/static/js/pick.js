@@ -21,6 +21,11 @@ export function pick() {
       note.hidden = bar.hidden;
       note.querySelector("[data-picked]").textContent = picked === boxes().length ? `All ${picked} on this page are selected.` : `${picked} selected.`;
     }
+    const states = boxes().filter((box) => box.checked).map((box) => box.closest("tr").querySelector(".st").dataset.s);
+    for (const button of bar.querySelectorAll("[data-on]")) {
+      const on = button.dataset.on.split(" ");
+      button.querySelector("[data-n]").textContent = all ? "" : states.filter((state) => on.includes(state)).length;
+    }
     for (const box of boxes()) box.closest("tr").setAttribute("aria-selected", box.checked ? "true" : "false");
     const page = document.getElementById("pick-page");
     if (page) {
