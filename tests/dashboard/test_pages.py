@@ -253,8 +253,8 @@ async def test_a_key_bound_to_other_queues_changes_nothing(visitor: Visitor, pla
     job, token = await visitor.api.post(), await visitor.token()
     made = await visitor.send("/bulk", {"action": "cancel", "id": job["id"], "expected": "1", "typed": "1"})
     bulk_id = made.headers["location"].rpartition("/")[2]
-    names = {"job_id": job["id"], "queue": QUEUE, "name": NAME, "bulk_id": bulk_id, "worker_id": "1", "key_id": "0" * 16}
-    names["webhook_id"] = f"wh_{'0' * 16}"
+    names = {"job_id": job["id"], "queue": QUEUE, "name": NAME, "bulk_id": bulk_id, "worker_id": "1"}
+    names |= {"webhook_id": f"wh_{'0' * 16}", "key_id": "0" * 16}
     bound = Identity(name="bound", tenant=None, scopes=frozenset(Scope), queues=QUEUES)
     visitor.api.act_as(bound)
     fields = {"token": token, "action": "cancel", "scope": "matching", "q": f"queue:{QUEUE}", "payload": "{}"}

@@ -38,6 +38,10 @@ async def test_no_answer_has_what_the_type_keeps_back(each_api: Api) -> None:
     seen = (await client.get(made["links"]["self"])).json()
     assert (seen["payload"], seen["result"]) == (made["payload"], {"a": {"inner": "[redacted]"}, "b": 1.5})
     assert (await client.get(made["links"]["result"])).json()["result"] == seen["result"]
+    (listed,) = (await client.get("/v1/jobs?include=payload,result")).json()["items"]
+    assert (listed["payload"], listed["result"]) == (seen["payload"], seen["result"])
+    (recorded,) = (await client.get(f"{made['links']['self']}?include=steps")).json()["steps"]["items"]
+    assert recorded["value"] == {"inner": "[redacted]", "total": 1.5e300}
     copy = (await client.post(f"{made['links']['self']}/duplicate")).json()
     assert copy["payload"] == made["payload"]
     whole = (await client.post(f"{copy['links']['self']}/reveal")).json()
