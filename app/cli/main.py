@@ -26,6 +26,7 @@ from . import (
     jobs,
     keys,
     limits,
+    move,
     outbox,
     purge,
     queues,
@@ -61,6 +62,7 @@ app.add_typer(workers.workers, name="workers", help="List workers, and let one l
 app.add_typer(limits.limits, name="limits", help="See and set limits, see who holds slots, and take them back.")
 app.add_typer(outbox.outbox, name="outbox", help="See what is staged and not published, and replay what was refused.")
 jobs.jobs.command("explain")(explain.explain)
+jobs.jobs.command("move")(move.move)
 app.add_typer(queues.queues, name="queues", help="See how full queues are, pause, resume and limit them.")
 jobs.jobs.command("traces")(traces.traces)
 jobs.jobs.command("check")(traces.check)

@@ -64,6 +64,7 @@ class Action(StrEnum):
     SCHEDULE_FIRE = "schedule.fire"
     OUTBOX_REPLAY = "outbox.replay"
     PURGE = "store.purge"
+    JOBS_MOVE = "store.move"
     BULK_MAKE = "bulk.make"
     BULK_ABORT = "bulk.abort"
     KEY_CREATE = "key.create"

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from app.control import moving
 from app.domain.outcome import KIND_OF
 from app.drivers.api_keys import KeyStore
 from app.drivers.bulk import BulkStore
 from app.drivers.fleet import FleetStore
+from app.drivers.moving import MoveStore
 from app.drivers.outbox import OutboxStore
 from app.drivers.postgres import heartbeat
 from app.drivers.protocol import HeartbeatStore, JobDriver
@@ -35,6 +37,7 @@ from tests.faults.cuts import (
     heart,
     keys,
     limits,
+    moves,
     outbox,
     purges,
     queues,
@@ -79,6 +82,7 @@ _GROUPS: dict[str, Sequence[type[Operation]]] = {
     "keys": keys.OPERATIONS,
     "requests": requests.OPERATIONS,
     "webhooks": webhooks.OPERATIONS,
+    "moves": moves.OPERATIONS,
 }
 # So many cells at least, so that none is lost in silence.
 _CELLS = {
@@ -105,9 +109,10 @@ _CELLS = {
     "keys": 50,
     "requests": 56,
     "webhooks": 100,
+    "moves": 100,
 }
 _MODULES = (
-    *(actions, bulk, ends, enqueue, fair, heart, limits, keys, outbox, purges, queues),
+    *(actions, bulk, ends, enqueue, fair, heart, limits, keys, moves, outbox, purges, queues),
     *(repairs, requests, runs, schedules, settle, upkeep, waits, webhooks, worker),
 )
 # Nothing is stored by these; `stage_now` sends what `stage` does.
@@ -135,7 +140,10 @@ _READS = {
         "flow_kinds",
         "heard",
         "history",
+        "identity",
+        "left",
         "list_by_time",
+        "on_the_way",
     ),
     *("items", "job_types", "key", "keys", "known", "limits_of", "list", "listen", "now", "open"),
     *("open_heartbeat", "operations", "ping"),
@@ -202,11 +210,12 @@ def test_every_verb_that_writes_is_cut() -> None:
             BulkStore,
             KeyStore,
             WebhookStore,
+            MoveStore,
         )
         for name, found in inspect.getmembers(protocol, inspect.isfunction)
         if not name.startswith("_")
     }
-    sources = "".join(inspect.getsource(module) for module in (*_MODULES, passes))
+    sources = "".join(inspect.getsource(module) for module in (*_MODULES, moving, passes))
     assert {verb for verb in verbs - _READS if f".{verb}(" not in sources} == set()
     assert verbs >= _READS
 

@@ -68,6 +68,7 @@ from .examine import examine
 from .flow import PostgresFlow
 from .limit_verbs import LimitVerbs
 from .look_verbs import LookVerbs
+from .moves import PostgresMoves
 from .outbox import PostgresOutbox
 from .purge_verbs import PurgeVerbs
 from .queues import QueueVerbs
@@ -98,6 +99,7 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
         self._finishes = Finishes(self)
         self.schedules = PostgresSchedules(self._db)
         self.bulk = PostgresBulk(self._db)
+        self.moves = PostgresMoves(self._db)
         self.api_keys = PostgresKeys(self._db)
         self.webhooks = PostgresWebhooks(self._db)
         self._lanes = EnqueueLanes(lambda jobs: enqueue.store_each(self._db, jobs), self._db.limited.depth)

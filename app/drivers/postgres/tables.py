@@ -30,6 +30,7 @@ from .tables_audit import add_audit
 from .tables_bulk import add_bulk
 from .tables_keys import add_keys
 from .tables_limits import add_limits
+from .tables_moves import add_moves
 from .tables_requests import add_requests
 from .tables_runs import add_runs
 from .tables_schedules import add_schedules
@@ -38,7 +39,7 @@ from .tables_webhooks import add_webhooks
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0022"
+REQUIRED_REVISION = "0023"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
@@ -60,6 +61,7 @@ def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:
     add_limits(meta)
     add_requests(meta)
     add_webhooks(meta)
+    add_moves(meta)
     return meta
 
 

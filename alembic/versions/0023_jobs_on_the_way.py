@@ -1,0 +1,56 @@
+"""Jobs on their way to another database: whole, in one row each, and in no other table until they have arrived.
+
+Only `outlast jobs move` touches this table. A job in it is nobody's to claim, to change or to count here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from alembic import context, op
+
+revision = "0023"
+down_revision = "0022"
+branch_labels = None
+depends_on = None
+
+STATEMENTS = (
+    """create table outlast.moving(
+      id uuid primary key default gen_random_uuid(),
+      seq bigint not null generated always as identity, job_id uuid not null unique, target text not null,
+      name text not null, key_hash uuid, document text not null,
+      taken_at timestamptz not null default outlast.clock()
+        check (taken_at >= '1970-01-01 00:00:00+00' and taken_at < '10000-01-01 00:00:00+00'))""",
+    "create index moving_target on outlast.moving(target, seq)",
+)
+
+# Payloads of every tenant are in it, and no read for callers of one tenant needs it.
+OFF_THE_WALL = """do $make$ begin
+  revoke all on {schema}.moving from "{role}";
+exception when undefined_object then null;
+end $make$"""
+
+# The release before cannot bring them on their way, nor back.
+NONE_LEFT = """do $make$ begin
+  if exists (select from {schema}.moving) then
+    raise exception 'jobs are on their way to another database: run outlast jobs move to its end first';
+  end if;
+end $make$"""
+
+
+def in_schema(sql: str) -> str:
+    schema: str = context.config.attributes["schema"]
+    return re.sub(r"\boutlast\.", f'"{schema}".', sql)
+
+
+def upgrade() -> None:
+    for statement in STATEMENTS:
+        op.execute(in_schema(statement))
+    schema: str = context.config.attributes["schema"]
+    op.execute(OFF_THE_WALL.format(schema=f'"{schema}"', role=f"{schema}_api"))
+
+
+def downgrade() -> None:
+    schema: str = context.config.attributes["schema"]
+    op.execute(NONE_LEFT.format(schema=f'"{schema}"'))
+    op.execute(in_schema("drop table outlast.moving"))

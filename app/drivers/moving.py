@@ -1,0 +1,82 @@
+"""The vocabulary of moving jobs between databases: taken out of one, received by another, closed in the first.
+
+Apart from the job store's protocol because only the command line asks for it, and because a store that does not outlive
+its process has neither side of it. Implemented by the PostgreSQL driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+from uuid import UUID
+
+from ..domain.audit import AuditEntry
+from ..domain.moving import Bucket, Moving, Taken, Verdict
+
+
+class MoveStore(Protocol):
+    """Both ends of a move. Each verb is one transaction; repeating any of them is safe."""
+
+    async def identity(self) -> str:
+        """Give what tells this store from every other, however its address is written."""
+        ...
+
+    async def take(
+        self,
+        bucket: Bucket,
+        *,
+        target: str,
+        queue: str | None = None,
+        after: tuple[object, ...] | None = None,
+        batch: int = 500,
+        audit: AuditEntry | None = None,
+    ) -> Taken:
+        """Take the next jobs of a bucket out of the store, to bring them to the store of the identity `target`.
+
+        From then on no verb on jobs finds them here; their keys stay taken. What somebody else has in hand is passed
+        over. The row of the audit is kept with the first that are taken.
+        """
+        ...
+
+    async def left(self, target: str, *, batch: int = 500) -> tuple[Moving, ...]:
+        """Give jobs that were taken out for `target` and are not closed, in the order they were taken in.
+
+        Raises:
+            JobStateConflict: one was taken so long ago that `target` may have forgotten whether it has come.
+        """
+        ...
+
+    async def on_the_way(self) -> Mapping[str, int]:
+        """Count the jobs that were taken out and are not closed, by target."""
+        ...
+
+    async def receive(self, jobs: Sequence[Moving], *, audit: AuditEntry | None = None) -> Mapping[UUID, Verdict]:
+        """Store jobs of another store, all that can be, under their ids; gives the verdict by the id of the move.
+
+        One that was received before, by its move, is `moved` and not stored again, even when it has ended and is
+        purged since.
+        """
+        ...
+
+    async def close_moves(self, moves: Sequence[UUID]) -> int:
+        """Forget jobs that have arrived, and free their keys; gives how many were there."""
+        ...
+
+    async def give_back(self, moves: Sequence[UUID]) -> int:
+        """Put jobs that the target has refused back where they were; gives how many were there."""
+        ...
+
+
+@runtime_checkable
+class HasMoves(Protocol):
+    """A driver whose jobs can be moved."""
+
+    @property
+    def moves(self) -> MoveStore:
+        """Give the verbs of a move over the database that holds the jobs."""
+        ...
+
+
+def moves_of(driver: object) -> MoveStore | None:
+    """Give the verbs of a move over a driver's jobs, None for a driver without."""
+    return driver.moves if isinstance(driver, HasMoves) else None
