@@ -11,6 +11,7 @@ import ast
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from app.control.doctor.checks import CHECKS
 from app.domain.errors import OutlastError, error_classes
 from app.domain.outcome import OUTCOME_RULES
 from app.domain.reason import REASON_RULES
+from app.domain.repairs import REPAIRS
 from app.domain.state import LIVE, MOVES, TERMINAL, DeadReason, State
 from app.http.app import openapi_document
 from app.http.problems import STATUS
@@ -182,7 +184,8 @@ def _error(cls: type[OutlastError], raised: frozenset[str]) -> str:
         *(["terminal"] if cls.terminal else []),
         *([] if cls.__name__ in raised else ["not raised in this release"]),
     ]
-    return f"{cls.title}. {meaning}\n\n*{' · '.join(facts)}*\n"
+    repair = textwrap.fill(f"**Repair.** {REPAIRS[cls.code]}", 120, break_long_words=False, break_on_hyphens=False)
+    return f"{cls.title}. {meaning}\n\n*{' · '.join(facts)}*\n\n{repair}\n"
 
 
 def _names_in_use() -> frozenset[str]:

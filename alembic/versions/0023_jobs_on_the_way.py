@@ -1,5 +1,7 @@
 """Jobs on their way to another database: whole, in one row each, and in no other table until they have arrived.
 
+And the kind of dead letters that a bulk operation is over.
+
 Only `outlast jobs move` touches this table. A job in it is nobody's to claim, to change or to count here.
 """
 
@@ -22,6 +24,8 @@ STATEMENTS = (
       taken_at timestamptz not null default outlast.clock()
         check (taken_at >= '1970-01-01 00:00:00+00' and taken_at < '10000-01-01 00:00:00+00'))""",
     "create index moving_target on outlast.moving(target, seq)",
+    # The kind of dead letters that an operation is over.
+    "alter table outlast.bulk add column dead_reason text, add column error_type text, add column error_code text",
 )
 
 # Payloads of every tenant are in it, and no read for callers of one tenant needs it.
@@ -54,3 +58,4 @@ def downgrade() -> None:
     schema: str = context.config.attributes["schema"]
     op.execute(NONE_LEFT.format(schema=f'"{schema}"'))
     op.execute(in_schema("drop table outlast.moving"))
+    op.execute(in_schema("alter table outlast.bulk drop dead_reason, drop error_type, drop error_code"))

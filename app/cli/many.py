@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from ..domain.bulk import BulkAction, BulkId, BulkState, BulkView, JobFilter
+from ..domain.bulk import BulkAction, BulkId, BulkState, BulkView, ErrorKind, JobFilter
 from ..domain.errors import RequestInvalid
 from ..domain.state import State
 from .acting import acting
@@ -57,6 +57,7 @@ class Many:
     reason: str | None
     as_json: bool
     db: str | None
+    error: ErrorKind | None = None
 
     @property
     def is_named(self) -> bool:
@@ -71,6 +72,7 @@ class Many:
             queue=self.queue,
             created_after=None if self.since is None else instant_of(self.since, "--since"),
             created_before=None if self.until is None else instant_of(self.until, "--until"),
+            error=self.error,
         )
 
 

@@ -1,4 +1,4 @@
-"""`outlast purge` and `outlast dead`: delete what has ended, counted and confirmed first, with progress on stderr.
+"""`outlast purge` and `outlast dead`: delete or retry what has ended, counted and confirmed first, with progress on stderr.
 
 Ctrl-C ends it after the step in flight; the same command again goes on with what is left.
 """
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..domain.bulk import BulkAction, ErrorKind
 from ..domain.errors import RequestInvalid
+from ..domain.state import State
 from .acting import Reason, acting
 from .durations import duration
 from .jobs_print import print_rows, safe, time_of
+from .many import Many, act_on_many
 from .report import say
 from .store import with_purge
 
@@ -86,6 +89,46 @@ def list_dead(*, tenant: _Tenant = None, as_json: _Json = False, db: _Db = None)
         print_rows((_COLUMNS, *(_row(group) for group in groups)))
     else:
         say("no dead letters")
+
+
+@dead.command("retry")
+def retry_dead(
+    name: Annotated[str, typer.Argument(help="The job type.")],
+    *,
+    error: Annotated[str | None, typer.Option(help="Only those whose last error has this type or code.")] = None,
+    tenant: _Tenant = None,
+    dry_run: _Dry = False,
+    yes: _Yes = False,
+    reason: Reason = None,
+    as_json: _Json = False,
+    db: _Db = None,
+) -> None:
+    """Retry the dead letters of a job type, group by group as they are listed, however old they are."""
+    groups = [
+        group
+        for group in with_purge(db, lambda control: control.dead_letters(tenant=tenant))
+        if group.name == name and error in {None, group.error_type, group.error_code}
+    ]
+    if not groups:
+        say("no dead letters like that")
+    for group in groups:
+        say(f"{group.reason}, {safe(group.error_code or group.error_type or 'no error')}:")
+        kind = ErrorKind(reason=group.reason, type=group.error_type, code=group.error_code)
+        many = Many(
+            states=[State.DEAD],
+            name=name,
+            queue=None,
+            tenant=tenant,
+            since=None,
+            until=None,
+            dry_run=dry_run,
+            yes=yes,
+            reason=reason,
+            as_json=as_json,
+            db=db,
+            error=kind,
+        )
+        act_on_many(BulkAction.RETRY, many)
 
 
 @dead.command("purge")
@@ -191,7 +234,7 @@ def _print(counts: Counter[str], *, dry_run: bool, is_cut: bool, as_json: bool) 
 
 def _rule(older_than: str, states: list[str] | None, name: str | None, tenant: str | None) -> EndedRule:
     from ..domain.retention import EndedRule
-    from ..domain.state import TERMINAL, State
+    from ..domain.state import TERMINAL
 
     known = {state.value for state in TERMINAL}
     wrong = [state for state in states or () if state not in known]

@@ -66,6 +66,7 @@ class AsyncWorkers(_Noun):
     """Workers, and what their drains did."""
 
     list = Async(fleet.list_workers)
+    get = Async(fleet.get_worker)
     drain = Async(fleet.drain_worker)
     deploys = AsyncPages(fleet.list_deploys)
 
@@ -120,6 +121,8 @@ class AsyncDead(_Noun):
     """Dead letters."""
 
     list = Async(operations.list_dead)
+    count = Async(operations.count_dead)
+    retry = Async(operations.retry_dead)
     purge = Async(operations.purge_dead)
 
 

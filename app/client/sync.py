@@ -64,6 +64,7 @@ class Workers(_Noun):
     """Workers, and what their drains did."""
 
     list = Sync(fleet.list_workers)
+    get = Sync(fleet.get_worker)
     drain = Sync(fleet.drain_worker)
     deploys = SyncPages(fleet.list_deploys)
 
@@ -118,6 +119,8 @@ class Dead(_Noun):
     """Dead letters."""
 
     list = Sync(operations.list_dead)
+    count = Sync(operations.count_dead)
+    retry = Sync(operations.retry_dead)
     purge = Sync(operations.purge_dead)
 
 

@@ -33,6 +33,7 @@ from ..domain.bulk import (
 )
 from ..domain.errors import NotImplementedYet, RequestInvalid
 from ..domain.job import LONGEST_DURATION, JobId
+from ..domain.state import State
 from ..drivers.bulk import BulkStore
 from ..jobs.admission import wall_clock
 from ..jobs.request import OLDEST_RUN_AT
@@ -216,6 +217,8 @@ def _refuse_fields(request: BulkRequest, now: datetime) -> None:
     if wrong:
         fits = ", ".join(sorted(ACTS_ON[request.action]))
         _refuse("/selector/filter/state", f"{request.action} does nothing to {wrong[0]} jobs", f"name some of {fits}")
+    if request.jobs is not None and request.jobs.error is not None and request.jobs.states != {State.DEAD}:
+        _refuse("/selector/filter/error", "an error fits dead jobs alone", 'send "state": ["dead"] with it')
     for name, action in (("priority", BulkAction.SET_PRIORITY), ("run_at", BulkAction.RESCHEDULE)):
         is_given, is_needed = getattr(request, name) is not None, request.action is action
         if is_given != is_needed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from ..domain.bulk import LOOKED_BACK, MOST_SELECTED, BulkItem, BulkVerdict, BulkView, JobFilter, NewBulk
 from .render import Document
 
@@ -25,6 +27,7 @@ def selector_document(jobs: JobFilter | None, ids: int, *, tenant: str | None) -
             "tenant": tenant,
             "created_after": jobs.created_after,
             "created_before": jobs.created_before,
+            "error": None if jobs.error is None else asdict(jobs.error),
         },
     }
 

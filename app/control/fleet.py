@@ -67,7 +67,7 @@ class FleetControl:
         found = DrainAsk.UNKNOWN if wanted is None else await self._driver.ask_drain(wanted, by=by, audit=audit)
         match found:
             case DrainAsk.UNKNOWN:
-                raise NotFound(f"there is no worker {worker_id[:40]!r}", fix="give an id that GET /v1/workers lists")
+                raise unknown(worker_id)
             case DrainAsk.LOST:
                 raise lost(worker_id)
             case DrainAsk.LEFT | DrainAsk.ASKED:
@@ -79,6 +79,13 @@ class FleetControl:
         """Give a worker that lives or left in the last hour, else None."""
         wanted = _id_of(worker_id)
         return next((worker for worker in await self._driver.workers() if worker.id == wanted), None)
+
+    async def worker(self, worker_id: str) -> WorkerView:
+        """Give a worker that lives or left in the last hour. Raises `NOT_FOUND`."""
+        found = await self.find(worker_id)
+        if found is None:
+            raise unknown(worker_id)
+        return found
 
     async def draining(self) -> Document:
         """Give the workers with their drains, as they show them in the store."""
@@ -92,6 +99,11 @@ class FleetControl:
             "phases": {phase.value: phases[phase.value] for phase in DrainPhase},
             "workers": [worker_document(worker) for worker in workers],
         }
+
+
+def unknown(worker_id: str) -> NotFound:
+    """Give the error of a worker that is not listed."""
+    return NotFound(f"there is no worker {worker_id[:40]!a}", fix="give an id that GET /v1/workers lists")
 
 
 def lost(worker_id: str) -> LeaseLost:

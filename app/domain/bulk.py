@@ -84,10 +84,20 @@ AUDITED_AS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorKind:
+    """One kind of dead letters, as they are grouped: why they stopped, and the last error's type and code, if any."""
+
+    reason: str
+    type: str | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Which jobs; an empty field fits every job.
 
-    Times are those of the enqueue: `created_after` is still in, `created_before` is out.
+    Times are those of the enqueue: `created_after` is still in, `created_before` is out. `error` fits dead jobs alone,
+    and all of them, however old.
     """
 
     states: frozenset[State] = frozenset()
@@ -95,11 +105,12 @@ class JobFilter:
     queue: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    error: ErrorKind | None = None
 
     @property
     def has_times(self) -> bool:
-        """Say whether it is bounded in time."""
-        return self.created_after is not None or self.created_before is not None
+        """Say whether it says itself how far it looks back."""
+        return self.error is not None or self.created_after is not None or self.created_before is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -311,7 +311,8 @@ class ProblemType(Answer):
     code: str
     title: str
     status: int
-    description: str
+    description: str = Field(description="What causes it.")
+    repair: str = Field(description="What to do about it in general; a problem's own `fix` knows the case.")
     retryable: bool
 
 

@@ -13,6 +13,14 @@ from ..domain.state import State
 from .answers import Answer
 
 
+class BulkErrorKind(Answer):
+    """One kind of dead letters."""
+
+    reason: str
+    type: str | None
+    code: str | None
+
+
 class BulkFilter(Answer):
     """A filter as it was applied."""
 
@@ -22,6 +30,7 @@ class BulkFilter(Answer):
     tenant: str | None
     created_after: datetime | None
     created_before: datetime | None
+    error: BulkErrorKind | None
 
 
 class BulkSelected(Answer):

@@ -20,6 +20,8 @@ SCOPE_KEY = "outlast.caller"
 
 # The paths that answer strangers: what a load balancer and a kubelet ask.
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/startupz"})
+# And below it what every problem document points at: words that are the same for everybody.
+PROBLEMS = "/problems/"
 
 # Below it are the pages for people, who are known by a cookie and not by a header: the dashboard lets them in itself.
 PAGES = "/ui"
@@ -59,8 +61,8 @@ def owner_of(identity: Identity) -> str:
 
 
 def is_open_path(path: str) -> bool:
-    """Say whether the edge lets strangers pass: to the probes, and to pages that have a door of their own."""
-    return path in OPEN_PATHS or path in {PAGES, REFERENCE} or path.startswith(f"{PAGES}/")
+    """Say whether the edge lets strangers pass: to probes, to words on errors, to pages with a door of their own."""
+    return path in OPEN_PATHS or path in {PAGES, REFERENCE} or path.startswith((f"{PAGES}/", PROBLEMS))
 
 
 class Needs:

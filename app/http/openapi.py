@@ -33,7 +33,7 @@ from .requests import (
 )
 from .requests_actions import DuplicateBody, PatchBody, ReasonBody
 from .requests_batch import BatchBody
-from .requests_bulk import BulkBody
+from .requests_bulk import BulkBody, DeadRetryBody
 from .requests_keys import KeyBody, RotateBody
 from .requests_webhooks import WebhookBody, WebhookPatch, WebhookRotateBody
 from .run_answers import StreamedEvents
@@ -41,7 +41,7 @@ from .run_answers import StreamedEvents
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
-    *(DeadPurgeBody, LimitBody, KeyBody, RotateBody, BatchBody, WebhookBody, WebhookPatch, WebhookRotateBody),
+    *(DeadPurgeBody, DeadRetryBody, LimitBody, KeyBody, RotateBody, BatchBody, WebhookBody, WebhookPatch, WebhookRotateBody),
 )
 _TAGS = (
     {
@@ -55,7 +55,7 @@ _TAGS = (
     {"name": "events", "description": "Named, keyed messages that runs wait for."},
     {"name": "bulk operations", "description": "One action on many jobs: counted, made, followed, aborted."},
     {"name": "job types", "description": "What can be enqueued: the types workers have published."},
-    {"name": "dead letters", "description": "What gave up, in groups; purge of what is old."},
+    {"name": "dead letters", "description": "What gave up, in groups; retry of a group, purge of what is old."},
     {"name": "queues", "description": "How deep, how old, paused by whom, how limited."},
     {"name": "schedules", "description": "What is due when, what became of it; pause, resume and fire now."},
     {"name": "outbox", "description": "Jobs staged in transactions of your application, until they are published."},

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ..domain.bulk import MOST_IDS, BulkVerdict
+from ..domain.bulk import MOST_IDS, BulkVerdict, ErrorKind, JobFilter
 from ..domain.job import MAX_PRIORITY
-from .requests import Instant, JobFilterFields, Key, Strict, UuidText, whole_number
+from ..domain.state import State
+from .requests import Instant, JobFilterFields, Key, Name, Strict, UuidText, whole_number
 
 ActionWord = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
+
+
+class ErrorFields(Strict):
+    """One kind of dead letters, as `GET /v1/dead-letters` groups them."""
+
+    reason: str = Field(max_length=255, description="Why they stopped.")
+    type: str | None = Field(default=None, max_length=8_192, description="The last error's type; null for none.")
+    code: str | None = Field(default=None, max_length=8_192, description="The last error's code; null for none.")
+
+    def kind(self) -> ErrorKind:
+        """Give it as a value."""
+        return ErrorKind(reason=self.reason, type=self.type, code=self.code)
+
+
+class BulkFilterFields(JobFilterFields):
+    """The filter of bulk operations."""
+
+    error: ErrorFields | None = Field(
+        default=None, description="Dead jobs whose last error is of this kind, however old; with `state: [dead]`."
+    )
+
+    def jobs(self) -> JobFilter:
+        """Give the filter; whose jobs it may find is the caller's to say."""
+        return replace(super().jobs(), error=None if self.error is None else self.error.kind())
 
 
 class BulkSelector(Strict):
     """Which jobs: some by their ids, or all that fit a filter."""
 
     ids: list[UuidText] | None = Field(default=None, min_length=1, max_length=MOST_IDS, description="These jobs.")
-    filter: JobFilterFields | None = Field(
+    filter: BulkFilterFields | None = Field(
         default=None, description="All jobs that fit when the operation is made. Without times, of the last 7 days."
     )
 
@@ -34,6 +60,31 @@ class BulkBody(Strict):
     reason: Key | None = Field(default=None, description="Why; kept with the operation, and with what is cancelled.")
     priority: int | None = Field(default=None, ge=0, le=MAX_PRIORITY, description="For `set_priority`.")
     run_at: Instant | None = Field(default=None, description="For `reschedule`.")
+
+
+class DeadGroupFields(Strict):
+    """One group of dead letters, as `GET /v1/dead-letters` gives it."""
+
+    name: Name = Field(description="The job type.")
+    reason: str = Field(max_length=255, description="Why they stopped.")
+    error_type: str | None = Field(default=None, max_length=8_192, description="The last error's type; null for none.")
+    error_code: str | None = Field(default=None, max_length=8_192, description="The last error's code; null for none.")
+
+    def jobs(self) -> JobFilter:
+        """Give the filter that fits the group alone."""
+        error = ErrorKind(reason=self.reason, type=self.error_type, code=self.error_code)
+        return JobFilter(states=frozenset({State.DEAD}), name=self.name, error=error)
+
+
+class DeadRetryBody(Strict):
+    """The body of `POST /v1/dead-letters/retry`."""
+
+    group: DeadGroupFields = Field(description="Which dead letters.")
+    dry_run: bool = Field(default=False, description="Only count, and change nothing.")
+    expected_count: int | None = Field(
+        default=None, ge=0, description="How many jobs are meant: with another number nothing is done."
+    )
+    reason: Key | None = Field(default=None, description="Why; kept with the operation and in the audit.")
 
 
 class BulkListParams(BaseModel):

@@ -14,6 +14,7 @@ import pytest
 from app.cli import report
 from app.domain.errors import error_classes
 from app.domain.outbox import OutboxView
+from app.domain.repairs import REPAIRS
 from app.domain.snapshot import OldestSnapshot, Stats
 from app.handlers import demo
 from app.jobs import JobHandle, Registry
@@ -109,6 +110,7 @@ def test_each_error_code_has_one_section_with_a_repair() -> None:
         _, found, repair = section.partition("**Repair.** ")
         assert found, code
         assert len(repair.strip()) > 20, code
+    assert sorted(REPAIRS) == sorted(error_classes())
 
 
 def test_pages_name_no_error_code_that_does_not_exist() -> None:

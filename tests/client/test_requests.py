@@ -28,6 +28,7 @@ HOOK = "wh_5f0c8a1be2d34976"
 AT = datetime(2027, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
+GROUP = DeadGroup(name="a", reason="terminal", error_type="E", error_code=None, count=1, first_at=AT, last_at=AT)
 WHICH: dict[str, Any] = {
     "state": [State.DEAD, "held"], "name": "demo.count_lines", "queue": "mail", "tenant": "a", "tag": "x",
     "tag_all": ["y", "z"], "key": "k", "parent_id": ID, "worker_id": "17", "error_code": "JOB_TIMEOUT",
@@ -86,6 +87,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "schedules.trigger": (("nightly",), {"reason": "r"}),
     "schedules.preview": (("@daily", "Europe/Berlin"), {"n": 3, "after": AT}),
     "workers.list": ((), {}),
+    "workers.get": (("17",), {}),
     "workers.drain": (("17",), {"reason": "r"}),
     "workers.deploys": ((), {"limit": 7}),
     "drains.get": ((), {}),
@@ -107,7 +109,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "bulk.count": (("cancel",), {"ids": [ID]}),
     "bulk.start": (
         ("reschedule",),
-        {"filter": {"state": [State.READY], "name": "a", "queue": "b", "created_after": AT}, "expected_count": 7,
+        {"filter": {"state": [State.READY], "name": "a", "queue": "b", "created_after": AT,
+                    "error": {"reason": "terminal", "type": "E", "code": None}}, "expected_count": 7,
          "run_at": AT, "reason": "r"},
     ),
     "bulk.get": ((ID,), {}),
@@ -115,6 +118,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "bulk.items": ((ID,), {"verdict": ["failed"], "limit": 7}),
     "bulk.abort": ((ID,), {"reason": "r"}),
     "dead.list": ((), {}),
+    "dead.count": ((GROUP,), {}),
+    "dead.retry": ((GROUP,), {"expected_count": 7, "reason": "r"}),
     "dead.purge": ((), {"older_than": HOUR, "name": "a", "after": ID, "dry_run": True}),
     "emit": (("order.approved", "7", {"by": "anna"}), {"tenant": "a"}),
     "emitted": ((), {"name": "order.approved", "key": "7", "tenant": "a", "limit": 7}),

@@ -29,11 +29,11 @@ from tests.support.drivers import NAME, QUEUE, DriverEnv
 READ, WRITE, PAYLOAD, OPERATE, ADMIN = Scope
 CANARY = "c4nary"
 
-OPEN = {"getLivez", "getReadyz", "getStartupz"}
+OPEN = {"getLivez", "getReadyz", "getStartupz", "describeProblem"}
 # It never ends, and says nothing of anybody's: its scope is looked at over a socket, in `test_topics`.
 ENDLESS = {"streamTopics"}
 NEEDS: dict[str, frozenset[Scope]] = {
-    **dict.fromkeys(("getVersion", "getOpenapi", "describeProblem"), frozenset[Scope]()),
+    **dict.fromkeys(("getVersion", "getOpenapi"), frozenset[Scope]()),
     **dict.fromkeys(
         ("listJobs", "getJob", "listAttempts", "explainJob", "listSteps", "getTimeline"), frozenset({READ})
     ),
@@ -44,15 +44,18 @@ NEEDS: dict[str, frozenset[Scope]] = {
         frozenset({READ}),
     ),
     **dict.fromkeys(
-        ("listSlots", "listLimits", "listSchedules", "previewSchedule", "getSchedule", "listWorkers"), frozenset({READ})
+        ("listSlots", "listLimits", "listSchedules", "previewSchedule", "getSchedule", "listWorkers", "getWorker"),
+        frozenset({READ}),
     ),
     **dict.fromkeys(("getResult", "revealJob"), frozenset({READ, PAYLOAD})),
     **dict.fromkeys(("enqueueJob", "enqueueBatch", "emitEvent"), frozenset({WRITE})),
     "duplicateJob": frozenset({OPERATE, WRITE}),
     **dict.fromkeys(("cancelJob", "retryJob", "forkJob", "releaseJob", "runJobNow", "updateJob"), frozenset({OPERATE})),
     **dict.fromkeys(
-        ("deleteJob", "createBulkOperation", "abortBulkOperation", "purgeDeadLetters"), frozenset({OPERATE})
+        ("deleteJob", "createBulkOperation", "abortBulkOperation", "purgeDeadLetters", "retryDeadLetters"),
+        frozenset({OPERATE}),
     ),
+    "retryDeadLetters": frozenset({OPERATE}),
     **dict.fromkeys(("updateQueue", "pauseQueue", "resumeQueue", "releaseSlots", "setLimit"), frozenset({OPERATE})),
     **dict.fromkeys(("pauseSchedule", "resumeSchedule", "triggerSchedule"), frozenset({OPERATE})),
     **dict.fromkeys(("drainWorker", "startDrain", "listAudit", "examineService", "getMetrics"), frozenset({OPERATE})),
@@ -68,6 +71,7 @@ BODIES: dict[str, Any] = {
     "updateQueue": {"concurrency": 7},
     "setLimit": {"n": 2},
     "purgeDeadLetters": {"older_than_ms": 0},
+    "retryDeadLetters": {"group": {"name": NAME, "reason": "terminal"}},
     "createBulkOperation": {"action": "cancel", "selector": {"filter": {"state": ["delayed"]}}},
     "createApiKey": {"label": "more", "scopes": ["admin"]},
     "createWebhook": {"label": "more", "url": "https://hooks.example.com/"},
@@ -84,7 +88,7 @@ BY_ID = re.compile(r"{(job_id|bulk_id|key_id|webhook_id)}")
 # What is no matter of one queue alone, for keys that are bound to queues.
 BEYOND_QUEUES = {
     *("emitEvent", "createBulkOperation", "purgeDeadLetters", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
-    *("drainWorker", "startDrain", "setLimit"),
+    *("drainWorker", "startDrain", "setLimit", "retryDeadLetters"),
     *("listWebhooks", "getWebhook", "listDeliveries", "resendDelivery"),
     *("createWebhook", "updateWebhook", "rotateWebhook", "deleteWebhook"),
 }

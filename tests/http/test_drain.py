@@ -189,6 +189,7 @@ async def test_a_worker_is_asked_to_drain_by_its_id(each_api: Api) -> None:
     worker, left = await env.register(), await env.register()
     asked = await each_api.client.post(f"/v1/workers/{worker}/drain")
     assert (asked.status_code, asked.json()["drain_asked_by"]) == (202, "dev")
+    assert (await each_api.client.get(f"/v1/workers/{worker}")).json() == asked.json()
     assert (await each_api.client.post(f"/v1/workers/{worker}/drain", json={})).status_code == 202
     await env.driver.close_worker(left)
     gone = await each_api.client.post(f"/v1/workers/{left}/drain")
@@ -197,6 +198,7 @@ async def test_a_worker_is_asked_to_drain_by_its_id(each_api: Api) -> None:
 
 @pytest.mark.parametrize("unknown", ["999999", "0", "-1", "x", "1e3", "99999999999999999999", "2147483648"])
 async def test_a_worker_nobody_knows_is_not_found(each_api: Api, unknown: str) -> None:
+    assert code_of(await each_api.client.get(f"/v1/workers/{unknown}")) == (404, "NOT_FOUND")
     missing = await each_api.client.post(f"/v1/workers/{unknown}/drain")
     assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
 

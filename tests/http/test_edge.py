@@ -12,7 +12,7 @@ from structlog.contextvars import get_contextvars
 from app.domain.errors import DriverUnavailable, SchemaOutdated, error_classes
 from app.drivers.memory.driver import MemoryDriver
 from app.http.auth import Identity, Scope
-from app.http.caller import OPEN_PATHS, Needs
+from app.http.caller import OPEN_PATHS, PROBLEMS, Needs, is_open_path
 from app.http.headers import SECURITY_HEADERS
 from app.http.problems import STATUS
 from tests.http.api import KEY, Api, code_of, job_type
@@ -38,17 +38,19 @@ async def test_every_route_but_the_probes_needs_the_key(locked: Api) -> None:
             response = await stranger.request(method, path)
             if path in OPEN_PATHS:
                 assert response.status_code == 200
+            elif path == f"{PROBLEMS}x":
+                assert code_of(response) == (404, "NOT_FOUND")
             else:
                 assert code_of(response) == (401, "UNAUTHENTICATED"), path
                 assert response.headers["www-authenticate"].startswith("Bearer")
-        for path in ("/", "/docs/", "/redoc", "/static/x", "/v1/nothing", "/livez/", "/livez/x", "//livez"):
+        for path in ("/", "/docs/", "/redoc", "/static/x", "/v1/nothing", "/livez/", "/livez/x", "//livez", "/problems"):
             assert code_of(await stranger.get(path)) == (401, "UNAUTHENTICATED"), path
 
 
 async def test_every_route_but_the_probes_says_what_it_needs(locked: Api) -> None:
     for method, path, route in routes_of(locked):
         markers = [each.call for each in route.dependant.dependencies if isinstance(each.call, Needs)]
-        assert bool(markers) != (path in OPEN_PATHS), f"{method} {path} has no auth marker"
+        assert bool(markers) != is_open_path(path), f"{method} {path} has no auth marker"
 
 
 async def test_a_scope_that_is_missing_is_a_refusal(locked: Api) -> None:

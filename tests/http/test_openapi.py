@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from app.domain.errors import error_classes
 from app.http.app import openapi_document
-from tests.http.api import Api
+from tests.http.api import Api, code_of
 
 COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(openapi_document())
@@ -113,9 +114,19 @@ async def test_the_document_is_served(locked: Api) -> None:
     assert response.text == openapi_document()
 
 
-async def test_every_code_leads_to_its_words(api: Api) -> None:
-    for code in error_classes():
-        response = await api.client.get(f"/problems/{code}")
-        assert response.status_code == 200
-        assert response.json()["description"]
-    assert (await api.client.get("/problems/NOPE")).status_code == 404
+async def test_every_code_leads_to_its_words(locked: Api) -> None:
+    """Without a key: who has none is told so by a problem, too."""
+    async with locked.client_with({}) as stranger:
+        for code in error_classes():
+            response = await stranger.get(f"/problems/{code}")
+            assert response.status_code == 200
+            words = response.json()
+            assert words["description"]
+            assert words["repair"]
+            assert "](" not in words["repair"], code
+            page = await stranger.get(f"/problems/{code}", headers={"Accept": "text/html,application/json;q=0.9"})
+            assert page.headers["content-type"].startswith("text/html")
+            assert page.headers["content-security-policy"].startswith("default-src 'none'")
+            assert html.escape(words["repair"]) in page.text
+        assert code_of(await stranger.get("/problems/NOPE")) == (404, "NOT_FOUND")
+        assert "<script>" not in (await stranger.get("/problems/<script>", headers={"Accept": "text/html"})).text

@@ -136,3 +136,15 @@ def test_progress_says_rate_and_time_left() -> None:
     assert command._progress(2_000, 4.0, "deleted", 10_000) == "deleted 2,000 of 10,000, 500/s, 16 s left"
     assert command._progress(2_000, 4.0, "counted", None) == "counted 2,000, 500/s"
     assert command._progress(0, 0.0, "deleted", 10) == "deleted 0 of 10, 0/s"
+
+
+def test_dead_letters_of_one_error_are_retried(cli: Outlast, database_url: str) -> None:
+    """However old they are, and those of another error are left."""
+    pile(database_url, 3, DEAD)
+    (group,) = cli("dead", "list", "--json").documents()
+    name = group["name"]
+    assert "no dead letters like that" in cli("dead", "retry", name, "--error", "KeyError", "--yes").err
+    assert cli("dead", "retry", name, "--dry-run").out.split() == ["3"]
+    assert "nobody to ask" in cli("dead", "retry", name, code=2).err
+    assert "3 done" in cli("dead", "retry", name, "--yes").out
+    assert cli("dead", "list", "--json").documents() == []

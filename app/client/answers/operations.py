@@ -10,6 +10,14 @@ from ...domain.state import State
 from .shown import Shown
 
 
+class ErrorKind(Shown):
+    """One kind of dead letters: why they stopped, and the last error's type and code."""
+
+    reason: str
+    type: str | None = None
+    code: str | None = None
+
+
 class BulkFilter(Shown):
     """A filter as it was applied."""
 
@@ -19,6 +27,7 @@ class BulkFilter(Shown):
     tenant: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    error: ErrorKind | None = None
 
 
 class BulkSelected(Shown):

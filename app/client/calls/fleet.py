@@ -25,6 +25,11 @@ def list_workers() -> Call[tuple[Worker, ...]]:
     return get_items("/v1/workers", Worker)
 
 
+def get_worker(worker: Worker | str) -> Call[Worker]:
+    """Give one worker that lives or left in the last hour."""
+    return get(path("v1", "workers", worker if isinstance(worker, str) else worker.id), Worker)
+
+
 def drain_worker(worker: Worker | str, *, reason: str | None = None) -> Call[Worker]:
     """Ask a worker to leave, wherever it runs; it stops taking jobs at its next heartbeat."""
     worker_id = worker if isinstance(worker, str) else worker.id

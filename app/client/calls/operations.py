@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, Required, TypeAlias, TypedDict
 from uuid import UUID
 
 from ...domain.state import State
@@ -24,6 +24,14 @@ from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
 BulkAction: TypeAlias = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
 
 
+class ErrorFilter(TypedDict, total=False):
+    """One kind of dead letters: why they stopped, and the last error's type and code, left out where there is none."""
+
+    reason: Required[str]
+    type: str | None
+    code: str | None
+
+
 class JobFilter(TypedDict, total=False):
     """Which jobs: those that fit all of it. Without times only those of the last 7 days are found."""
 
@@ -33,6 +41,7 @@ class JobFilter(TypedDict, total=False):
     tenant: str
     created_after: datetime
     created_before: datetime
+    error: ErrorFilter
 
 
 def count_bulk(
@@ -99,6 +108,24 @@ def list_dead() -> Call[tuple[DeadGroup, ...]]:
     return get_items("/v1/dead-letters", DeadGroup)
 
 
+def count_dead(group: DeadGroup) -> Call[BulkCount]:
+    """Count the dead letters of a group as they are now."""
+    return post("/v1/dead-letters/retry", BulkCount, group=_group(group), dry_run=True)
+
+
+def retry_dead(
+    group: DeadGroup, *, expected_count: int | None = None, reason: str | None = None
+) -> Call[BulkOperation]:
+    """Retry all dead letters of a group, each from what its run has recorded; it goes on by itself.
+
+    Raises:
+        ProblemError: `COUNT_CHANGED`: it would be another number than expected; nothing is done.
+    """
+    return post(
+        "/v1/dead-letters/retry", BulkOperation, group=_group(group), expected_count=expected_count, reason=reason
+    )
+
+
 def purge_dead(
     *,
     older_than: timedelta,
@@ -153,6 +180,15 @@ def list_audit(
         created_before=instant(created_before),
         limit=limit,
     )
+
+
+def _group(group: DeadGroup) -> dict[str, object]:
+    return {
+        "name": group.name,
+        "reason": group.reason,
+        "error_type": group.error_type,
+        "error_code": group.error_code,
+    }
 
 
 def _selector(ids: Sequence[JobLike] | None, chosen: JobFilter | None) -> dict[str, object]:

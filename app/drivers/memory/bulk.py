@@ -22,6 +22,7 @@ from ...domain.bulk import (
     BulkStep,
     BulkVerdict,
     BulkView,
+    ErrorKind,
     JobFilter,
     NewBulk,
     check_selected,
@@ -38,7 +39,9 @@ from .audit import keep, keep_entry
 from .bulk_rows import Operation
 from .cancel import cancel
 from .edit import delete, patch, run_now
+from .read import kind_of
 from .retry import retry
+from .rows import Finished
 from .store import Store
 from .versions import release_held
 
@@ -176,7 +179,15 @@ class MemoryBulk:
             and jobs.queue in {None, envelope.job.queue}
             and (jobs.created_after is None or envelope.created_at >= jobs.created_after)
             and (jobs.created_before is None or envelope.created_at < jobs.created_before)
+            and jobs.error in {None, self._error_of(job_id)}
         )
+
+    def _error_of(self, job_id: JobId) -> ErrorKind | None:
+        token = self._store.tokens[job_id]
+        if not isinstance(token, Finished) or token.state is not State.DEAD:
+            return None
+        _, reason, error_type, error_code = kind_of(self._store, job_id, token)
+        return ErrorKind(reason=reason, type=error_type, code=error_code)
 
     def _can_act(self, action: BulkAction, job_id: JobId) -> bool:
         """Say whether a job in a state of the action's is meant: to run a suspended one now is to end its sleep."""

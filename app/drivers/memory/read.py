@@ -94,7 +94,7 @@ def dead_letters(store: Store, *, tenant: str | None) -> tuple[DeadGroup, ...]:
         for job_id, token in store.tokens.items():
             job = store.envelopes[job_id].job
             if isinstance(token, Finished) and token.state is State.DEAD and tenant in {None, job.tenant}:
-                groups[_kind(store, job_id, token)].append(token.finished_at)
+                groups[kind_of(store, job_id, token)].append(token.finished_at)
     ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), [word or "" for word in group[0]]))
     return tuple(_group(kind, ended) for kind, ended in ordered)
 
@@ -146,7 +146,8 @@ def _stands(shown: JobView, query: ListQuery) -> bool:
     )
 
 
-def _kind(store: Store, job_id: JobId, token: Finished) -> _Kind:
+def kind_of(store: Store, job_id: JobId, token: Finished) -> _Kind:
+    """Give what a dead letter is grouped by."""
     row = newest(store, job_id)
     name, reason = store.envelopes[job_id].job.name, token.reason or ""
     if row is None or row.error is None:

@@ -47,6 +47,16 @@ cross join lateral (
     and ($2::text is null or j.name_id = (select n.id from outlast.job_name n where n.name = $2))
     and ($4::timestamptz is null or j.created_at >= $4) and ($5::timestamptz is null or j.created_at < $5)
   offset 0) e"""
+# $7 to $9: why dead jobs stopped, and of which kind their last error is.
+_ENDED_ALIKE = """
+select f.job_id from outlast.finished f
+left join lateral (
+  select a.error_type, a.error_code from outlast.attempt a where a.job_id = f.job_id
+  order by a.number desc limit 1) a on true
+where f.state = any($6::smallint[]) and f.state <> {done} and coalesce(f.reason, '') = $7
+  and a.error_type is not distinct from $8::text and a.error_code is not distinct from $9::text""".replace(
+    "{done}", str(ENDED_DONE)
+)
 _ENDED = "select f.job_id from outlast.finished f where f.state = any($6::smallint[])"
 _ENDED_BADLY = f"{_ENDED} and f.state <> {ENDED_DONE}"  # read along the index of those alone
 _NONE_ENDED = "select null::uuid where cardinality($6::smallint[]) < 0"
@@ -58,12 +68,12 @@ _COUNT_IDS_TO_RUN = f"{_COUNT_IDS} where state <> '{State.SUSPENDED}' or {SLEEPS
 _NEW = """
 insert into outlast.bulk(
   id, action, tenant, made_by, reason, by_ids, states, name, queue, created_after, created_before,
-  priority, run_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+  priority, run_at, dead_reason, error_type, error_code)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 on conflict do nothing"""
 _TAKE_FITTING = """
 insert into outlast.bulk_item(bulk_id, job_id)
-select $7::uuid, f.id from (select f.id from ({fitting}) f limit {most}) f order by f.id"""
+select {bulk}::uuid, f.id from (select f.id from ({fitting}) f limit {most}) f order by f.id"""
 _TAKE_IDS = "insert into outlast.bulk_item(bulk_id, job_id) select $1, i.id from unnest($2::uuid[]) i(id) order by i.id"
 _SELECTED = """
 update outlast.bulk set selected = $2, state = case when $2 = 0 then 1 else 0 end,
@@ -160,8 +170,9 @@ async def _select(db: Database, conn: Raw, bulk: NewBulk) -> int:
         if bulk.expected_count is not None:
             check_selected(bulk, await _count(db, conn, bulk))
         return count_of(await conn.execute(db.in_schema(_TAKE_IDS), bulk.id, sorted(set(bulk.ids))))
-    sql = _TAKE_FITTING.format(fitting=_fitting(bulk), most=MOST_SELECTED + 1)
-    selected = count_of(await conn.execute(db.in_schema(sql), *_filter_binds(bulk), bulk.id))
+    binds = _filter_binds(bulk)
+    sql = _TAKE_FITTING.format(fitting=_fitting(bulk), most=MOST_SELECTED + 1, bulk=f"${len(binds) + 1}")
+    selected = count_of(await conn.execute(db.in_schema(sql), *binds, bulk.id))
     check_selected(bulk, selected)
     return selected
 
@@ -172,6 +183,8 @@ def _fitting(bulk: NewBulk) -> str:
     parts = [f"select job_id from outlast.{table}" for state, table in _BUCKETS if state in bulk.states]  # noqa: S608  names of our own
     if bulk.action is BulkAction.RUN_NOW:
         parts = [part + _ASLEEP if part.endswith("outlast.suspended") else part for part in parts]
+    if bulk.jobs is not None and bulk.jobs.error is not None:
+        return _FITTING.format(tokens=_ENDED_ALIKE)
     parts.append(_ENDED if State.DONE in ended else _ENDED_BADLY if ended else _NONE_ENDED)
     return _FITTING.format(tokens=" union all ".join(parts))
 
@@ -179,10 +192,13 @@ def _fitting(bulk: NewBulk) -> str:
 def _filter_binds(bulk: NewBulk) -> tuple[object, ...]:
     jobs = bulk.jobs or JobFilter()
     codes = sorted(CODE_OF[state] for state in bulk.states & TERMINAL)
-    return (bulk.tenant, jobs.name, jobs.queue, jobs.created_after, jobs.created_before, codes)
+    alike = () if jobs.error is None else (jobs.error.reason, jobs.error.type, jobs.error.code)
+    return (bulk.tenant, jobs.name, jobs.queue, jobs.created_after, jobs.created_before, codes, *alike)
 
 
 def _row(bulk: NewBulk) -> tuple[object, ...]:
     jobs = bulk.jobs or JobFilter()
     asked = (bulk.id, bulk.action.value, bulk.tenant, bulk.by, bulk.reason, bulk.ids is not None, sorted(bulk.states))
-    return (*asked, jobs.name, jobs.queue, jobs.created_after, jobs.created_before, bulk.priority, bulk.run_at)
+    alike = (None, None, None) if jobs.error is None else (jobs.error.reason, jobs.error.type, jobs.error.code)
+    times = (jobs.created_after, jobs.created_before)
+    return (*asked, jobs.name, jobs.queue, *times, bulk.priority, bulk.run_at, *alike)

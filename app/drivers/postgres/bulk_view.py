@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...domain.bulk import BulkAction, BulkId, BulkItem, BulkState, BulkVerdict, BulkView, JobFilter
+from ...domain.bulk import BulkAction, BulkId, BulkItem, BulkState, BulkVerdict, BulkView, ErrorKind, JobFilter
 from ...domain.job import JobId
 from ...domain.state import State
 from .bulk_acts import VERDICT_CODES
@@ -17,7 +17,8 @@ _VERDICTS = {code: verdict for verdict, code in VERDICT_CODES.items()}
 
 COLUMNS = (
     "id, action, state, tenant, made_by, reason, by_ids, states, name, queue, created_after, created_before,"
-    " priority, run_at, created_at, ended_at, ended_by, selected, done, changed, failed"
+    " priority, run_at, dead_reason, error_type, error_code, created_at, ended_at, ended_by,"
+    " selected, done, changed, failed"
 )
 
 _OPERATIONS = f"""
@@ -74,6 +75,12 @@ async def items(
     )
 
 
+def _error_of(row: Row) -> ErrorKind | None:
+    if row["dead_reason"] is None:
+        return None
+    return ErrorKind(reason=row["dead_reason"], type=row["error_type"], code=row["error_code"])
+
+
 def view_of(row: Row) -> BulkView:
     """Make a view of a row of `COLUMNS`."""
     return BulkView(
@@ -90,6 +97,7 @@ def view_of(row: Row) -> BulkView:
             queue=row["queue"],
             created_after=row["created_after"],
             created_before=row["created_before"],
+            error=_error_of(row),
         ),
         priority=row["priority"],
         run_at=row["run_at"],

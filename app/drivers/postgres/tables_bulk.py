@@ -29,7 +29,7 @@ def add_bulk(meta: MetaData) -> None:
         *needed(action=Text, state=SmallInteger, made_by=Text, by_ids=Boolean, created_at=INSTANT),
         *optional(tenant=Text, reason=Text, states=ARRAY(Text), name=Text, queue=Text),
         *optional(created_after=INSTANT, created_before=INSTANT, ended_at=INSTANT, ended_by=Text),
-        *optional(priority=SmallInteger, run_at=INSTANT),
+        *optional(priority=SmallInteger, run_at=INSTANT, dead_reason=Text, error_type=Text, error_code=Text),
         *needed(selected=Integer, done=Integer, changed=Integer, failed=Integer, at_round=Integer, at_job=Uuid),
         Index("bulk_running", "id", postgresql_where=text("state = 0")),
         Index("bulk_ended", "ended_at", postgresql_where=text("ended_at is not null")),

@@ -22,7 +22,7 @@ from ..once import OnceRoute, acting
 from ..replies import reply, root_of
 from ..requests_actions import ReasonBody
 from ..requests_bulk import BulkBody, BulkItemParams, BulkListParams
-from ..services import Services
+from ..services import HttpServices, Services
 
 router = APIRouter(tags=["bulk operations"], route_class=OnceRoute)
 
@@ -37,10 +37,11 @@ _SELECTED = {
         "tenant": "default",
         "created_after": "2026-11-22T12:00:00Z",
         "created_before": None,
+        "error": None,
     },
 }
 _NOTICE = "only jobs enqueued in the last 7 days: the filter names no time"
-_COUNT = {
+COUNT_EXAMPLE = {
     "dry_run": True,
     "action": "retry",
     "selector": _SELECTED,
@@ -48,7 +49,7 @@ _COUNT = {
     "capped": False,
     "notice": _NOTICE,
 }
-_EXAMPLE = {
+BULK_EXAMPLE = {
     "id": _ID,
     "action": "retry",
     "state": "running",
@@ -91,9 +92,12 @@ _ITEM = {
     status_code=202,
     response_model=None,
     responses={
-        200: answer(BulkCount, "The dry run: how many jobs it would be.", _COUNT),
+        200: answer(BulkCount, "The dry run: how many jobs it would be.", COUNT_EXAMPLE),
         202: answer(
-            BulkOperation, "Made; any worker works it off.", _EXAMPLE | {"notice": _NOTICE}, Location="The operation."
+            BulkOperation,
+            "Made; any worker works it off.",
+            BULK_EXAMPLE | {"notice": _NOTICE},
+            Location="The operation.",
         ),
         **problems(409, 501, has_body=True),
     },
@@ -106,6 +110,16 @@ _ITEM = {
                 "selector": {"filter": {"state": ["dead"], "name": "mail.send"}},
                 "expected_count": 12_340,
                 "reason": "the mail server is back",
+            },
+            "alike": {
+                "action": "delete",
+                "selector": {
+                    "filter": {
+                        "state": ["dead"],
+                        "name": "mail.send",
+                        "error": {"reason": "terminal", "type": "BadAddress", "code": None},
+                    }
+                },
             },
             "ids": {"action": "cancel", "selector": {"ids": [JOB_ID]}},
         },
@@ -136,13 +150,7 @@ async def create_bulk_operation(request: Request, services: Services, identity: 
         priority=asked.priority,
         run_at=asked.run_at,
     )
-    notice = notice_of(wanted.jobs)
-    if asked.dry_run:
-        counted = await services.bulk.count(wanted)
-        return reply(count_document(counted.bulk, counted.count, notice=notice))
-    view = await services.bulk.make(wanted)
-    document = bulk_document(view, root=root_of(request)) | {"notice": notice}
-    return reply(document, status=202, headers={"Location": f"{root_of(request)}/v1/bulk-operations/{view.id}"})
+    return await reply_bulk(request, services, wanted, dry=asked.dry_run)
 
 
 @router.get(
@@ -152,7 +160,10 @@ async def create_bulk_operation(request: Request, services: Services, identity: 
     response_model=None,
     responses={
         200: answer(
-            BulkOperationList, "One page.", {"items": [_EXAMPLE], "next_cursor": None}, Link="The next page, if any."
+            BulkOperationList,
+            "One page.",
+            {"items": [BULK_EXAMPLE], "next_cursor": None},
+            Link="The next page, if any.",
         ),
         **problems(400, 501),
     },
@@ -178,7 +189,7 @@ async def list_bulk_operations(
     operation_id="getBulkOperation",
     summary="See how far a bulk operation is",
     response_model=None,
-    responses={200: answer(BulkOperation, "The operation.", _EXAMPLE), **problems(404, 501)},
+    responses={200: answer(BulkOperation, "The operation.", BULK_EXAMPLE), **problems(404, 501)},
 )
 async def get_bulk_operation(request: Request, bulk_id: str, services: Services, identity: Reader) -> Response:
     """Give one operation with its counts and the first jobs that failed."""
@@ -226,7 +237,7 @@ async def list_bulk_operation_items(
         200: answer(
             BulkOperation,
             "The operation, stopped, or as it had ended.",
-            _EXAMPLE | {"state": "aborted", "ended_at": "2026-11-29T12:00:05Z", "ended_by": "bootstrap"},
+            BULK_EXAMPLE | {"state": "aborted", "ended_at": "2026-11-29T12:00:05Z", "ended_by": "bootstrap"},
         ),
         **problems(404, 501, has_body=True),
     },
@@ -244,6 +255,17 @@ async def abort_bulk_operation(request: Request, bulk_id: str, services: Service
             identity.check_queue(selected.queue)
     by = await acting(request, services, identity, sent, sent.parse(ReasonBody).reason)
     return _shown(request, await services.bulk.abort(_bulk_id(bulk_id), by=by, tenant=identity.tenant))
+
+
+async def reply_bulk(request: Request, services: HttpServices, wanted: BulkRequest, *, dry: bool) -> Response:
+    """Make an operation, or count its jobs, and answer with it."""
+    notice = notice_of(wanted.jobs)
+    if dry:
+        counted = await services.bulk.count(wanted)
+        return reply(count_document(counted.bulk, counted.count, notice=notice))
+    view = await services.bulk.make(wanted)
+    document = bulk_document(view, root=root_of(request)) | {"notice": notice}
+    return reply(document, status=202, headers={"Location": f"{root_of(request)}/v1/bulk-operations/{view.id}"})
 
 
 def _bulk_id(text: str) -> BulkId:

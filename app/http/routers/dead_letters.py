@@ -1,4 +1,4 @@
-"""Dead letters: `GET /v1/dead-letters`, and the purge of old ones."""
+"""Dead letters: `GET /v1/dead-letters`, the retry of a group, and the purge of old ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from datetime import timedelta
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ...control.bulk import BulkRequest
 from ...control.represent_purge import dead_group_document, dead_purge_document
+from ...domain.bulk import BulkAction
 from ...domain.job import JobId
+from ..answers_bulk import BulkCount, BulkOperation
 from ..answers_dead import DeadLetterList, DeadLetterPurge
 from ..body import read_body
 from ..caller import Reader, TenantOperator
@@ -16,7 +19,9 @@ from ..documents import IDEMPOTENCY_KEY, answer, body, problems
 from ..once import OnceRoute, acting
 from ..replies import reply
 from ..requests import DeadPurgeBody
+from ..requests_bulk import DeadRetryBody
 from ..services import Services
+from .bulk import BULK_EXAMPLE, COUNT_EXAMPLE, reply_bulk
 
 router = APIRouter(tags=["dead letters"], route_class=OnceRoute)
 
@@ -33,6 +38,14 @@ _PURGED = {"dry_run": False, "count": 3, "is_complete": True, "next_after": None
 _EXAMPLES = {
     "old": {"older_than_ms": 2_592_000_000},
     "count": {"older_than_ms": 2_592_000_000, "name": "receipts.send", "dry_run": True},
+}
+_RETRIES = {
+    "group": {
+        "group": {"name": "receipts.send", "reason": "attempts_exhausted", "error_type": "TimeoutError"},
+        "expected_count": 3,
+        "reason": "the mail server is back",
+    },
+    "count": {"group": {"name": "receipts.send", "reason": "expired"}, "dry_run": True},
 }
 
 
@@ -73,3 +86,35 @@ async def purge_dead_letters(request: Request, services: Services, identity: Ten
         by=await acting(request, services, identity, sent, None),
     )
     return reply(dead_purge_document(done, dry=asked.dry_run))
+
+
+@router.post(
+    "/v1/dead-letters/retry",
+    operation_id="retryDeadLetters",
+    summary="Retry a group of dead letters",
+    status_code=202,
+    response_model=None,
+    responses={
+        200: answer(BulkCount, "The dry run: how many jobs it would be.", COUNT_EXAMPLE | {"notice": None}),
+        202: answer(
+            BulkOperation, "Made; any worker works it off.", BULK_EXAMPLE | {"notice": None}, Location="The operation."
+        ),
+        **problems(409, has_body=True),
+    },
+    openapi_extra=body(DeadRetryBody, _RETRIES, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
+)
+async def retry_dead_letters(request: Request, services: Services, identity: TenantOperator) -> Response:
+    """Retry all dead letters of one group, as a bulk operation: each goes on from what its run has recorded.
+
+    Send the group as it is listed. With `expected_count`, another number of jobs is refused (`COUNT_CHANGED`).
+    """
+    sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
+    asked = sent.parse(DeadRetryBody)
+    wanted = BulkRequest(
+        action=BulkAction.RETRY,
+        by=await acting(request, services, identity, sent, asked.reason),
+        jobs=asked.group.jobs(),
+        tenant=identity.tenant,
+        expected_count=asked.expected_count,
+    )
+    return await reply_bulk(request, services, wanted, dry=asked.dry_run)

@@ -1,4 +1,4 @@
-"""Worker processes: `GET /v1/workers`, and asking one to leave."""
+"""Worker processes: `GET /v1/workers`, one of them, and asking one to leave."""
 
 from __future__ import annotations
 
@@ -53,6 +53,18 @@ _ASKED = {"drain_asked_at": "2026-11-29T12:00:00Z", "drain_asked_by": "bootstrap
 async def list_workers(services: Services, _identity: Reader) -> Response:
     """Give live workers and those that left in the last hour."""
     return reply({"items": [worker_document(worker) for worker in await services.fleet.workers()]})
+
+
+@router.get(
+    "/v1/workers/{worker_id}",
+    operation_id="getWorker",
+    summary="Describe a worker",
+    response_model=None,
+    responses={200: answer(Worker, "The worker.", _EXAMPLE), **problems(404)},
+)
+async def get_worker(worker_id: str, services: Services, _identity: Reader) -> Response:
+    """Give one worker that lives or left in the last hour."""
+    return reply(worker_document(await services.fleet.worker(worker_id)))
 
 
 @router.post(
