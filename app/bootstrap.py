@@ -257,6 +257,7 @@ def build_services(
         keys=KeyControl(keys_of(driver), driver=driver, on_change=auth.changed),
         webhooks=webhook_control(settings, driver),
         rate=RateLimiter(settings.api_rate_per_second),
+        rate=RateLimiter(settings.api_rate_per_second, bytes_per_second=settings.api_bytes_per_second),
         telemetry=telemetry,
         version=__version__,
         code_version=code_version(settings),

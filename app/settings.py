@@ -131,6 +131,13 @@ class Settings(BaseSettings):
         le=1_000_000,
         description="How many requests a second one key may send to one process, twice as many at once. Unset: any.",
     )
+    api_bytes_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000_000,
+        description="How many bytes of bodies a second one key may send to one process, ten times as many at once."
+        " Unset: any.",
+    )
     bind: str = Field(default="127.0.0.1:8080", description="Address of the HTTP API.")
     admin_bind: str = Field(
         default="127.0.0.1:8081", description="Address of probes and metrics, answered by a thread of its own."

@@ -1,6 +1,6 @@
 """Jobs on their way to another database: whole, in one row each, and in no other table until they have arrived.
 
-And the kind of dead letters that a bulk operation is over.
+And the kind of dead letters that a bulk operation is over, and the sessions that were ended.
 
 Only `outlast jobs move` touches this table. A job in it is nobody's to claim, to change or to count here.
 """
@@ -24,13 +24,17 @@ STATEMENTS = (
       taken_at timestamptz not null default outlast.clock()
         check (taken_at >= '1970-01-01 00:00:00+00' and taken_at < '10000-01-01 00:00:00+00'))""",
     "create index moving_target on outlast.moving(target, seq)",
+    # Sessions of the dashboard that were ended before their time.
+    """create table outlast.ended_session(
+      id uuid primary key, until_at timestamptz not null
+        check (until_at >= '1970-01-01 00:00:00+00' and until_at < '10000-01-01 00:00:00+00'))""",
     # The kind of dead letters that an operation is over.
     "alter table outlast.bulk add column dead_reason text, add column error_type text, add column error_code text",
 )
 
 # Payloads of every tenant are in it, and no read for callers of one tenant needs it.
 OFF_THE_WALL = """do $make$ begin
-  revoke all on {schema}.moving from "{role}";
+  revoke all on {schema}.moving, {schema}.ended_session from "{role}";
 exception when undefined_object then null;
 end $make$"""
 
@@ -58,4 +62,5 @@ def downgrade() -> None:
     schema: str = context.config.attributes["schema"]
     op.execute(NONE_LEFT.format(schema=f'"{schema}"'))
     op.execute(in_schema("drop table outlast.moving"))
+    op.execute(in_schema("drop table outlast.ended_session"))
     op.execute(in_schema("alter table outlast.bulk drop dead_reason, drop error_type, drop error_code"))

@@ -1,4 +1,4 @@
-"""`outlast purge` and `outlast dead`: delete or retry what has ended, counted and confirmed first, with progress on stderr.
+"""`outlast purge` and `outlast dead`: delete or retry what has ended, counted and confirmed, with progress on stderr.
 
 Ctrl-C ends it after the step in flight; the same command again goes on with what is left.
 """

@@ -19,7 +19,7 @@ import httpx
 from .answers.shown import Result
 from .bound import Async, AsyncPages, SendsAsync
 from .call import Call
-from .calls import actions, fleet, jobs, limits, operations, queues, schedules, webhooks
+from .calls import actions, fleet, jobs, keys, limits, operations, queues, schedules, webhooks
 from .following import SILENCE_SECONDS, Following, JobEvent
 from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
@@ -117,6 +117,16 @@ class AsyncBulk(_Noun):
     abort = Async(operations.abort_bulk)
 
 
+class AsyncKeys(_Noun):
+    """API keys."""
+
+    list = Async(keys.list_keys)
+    get = Async(keys.get_key)
+    create = Async(keys.create_key)
+    rotate = Async(keys.rotate_key)
+    revoke = Async(keys.revoke_key)
+
+
 class AsyncDead(_Noun):
     """Dead letters."""
 
@@ -136,6 +146,7 @@ class AsyncClient:
 
     enqueue = Async(jobs.enqueue)
     enqueue_many = Async(jobs.enqueue_many)
+    enqueue_each = Async(jobs.enqueue_each)
     get = Async(jobs.get_job)
     list = AsyncPages(jobs.list_jobs)
     count = Async(jobs.count_jobs)
@@ -185,6 +196,7 @@ class AsyncClient:
         self.webhooks = AsyncWebhooks(self)
         self.bulk = AsyncBulk(self)
         self.dead = AsyncDead(self)
+        self.keys = AsyncKeys(self)
 
     async def __aenter__(self) -> Self:
         return self

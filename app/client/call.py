@@ -44,7 +44,8 @@ class Call(Generic[T]):
     """A request and how its answer is read.
 
     `read` is given answers below 400 only. `wait_seconds`: how much longer than usual its answer may take;
-    `most_seconds` bounds all of its tries where the caller's own time does.
+    `most_seconds` bounds all of its tries where the caller's own time does. `is_kept`: the service knows a repetition,
+    so that trying again is safe; without, nothing is repeated that may have been done.
     """
 
     method: str
@@ -55,6 +56,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_seconds: float = 0.0
     most_seconds: float = inf
+    is_kept: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

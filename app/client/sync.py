@@ -17,7 +17,7 @@ import httpx
 from .answers.shown import Result
 from .bound import Sends, Sync, SyncPages
 from .call import Call
-from .calls import actions, fleet, jobs, limits, operations, queues, schedules, webhooks
+from .calls import actions, fleet, jobs, keys, limits, operations, queues, schedules, webhooks
 from .following import SILENCE_SECONDS, Following, JobEvent
 from .transport import answer_of, is_stream, one_try, options, request, was_sent
 from .tries import Patience, Terms, Tries, read
@@ -115,6 +115,16 @@ class Bulk(_Noun):
     abort = Sync(operations.abort_bulk)
 
 
+class Keys(_Noun):
+    """API keys."""
+
+    list = Sync(keys.list_keys)
+    get = Sync(keys.get_key)
+    create = Sync(keys.create_key)
+    rotate = Sync(keys.rotate_key)
+    revoke = Sync(keys.revoke_key)
+
+
 class Dead(_Noun):
     """Dead letters."""
 
@@ -134,6 +144,7 @@ class Client:
 
     enqueue = Sync(jobs.enqueue)
     enqueue_many = Sync(jobs.enqueue_many)
+    enqueue_each = Sync(jobs.enqueue_each)
     get = Sync(jobs.get_job)
     list = SyncPages(jobs.list_jobs)
     count = Sync(jobs.count_jobs)
@@ -183,6 +194,7 @@ class Client:
         self.webhooks = Webhooks(self)
         self.bulk = Bulk(self)
         self.dead = Dead(self)
+        self.keys = Keys(self)
 
     def __enter__(self) -> Self:
         return self

@@ -69,7 +69,7 @@ class Tries:
 
     def headers(self) -> dict[str, str]:
         """Give the headers of the next try: the same key each time."""
-        return {**self.call.headers, **({KEY_HEADER: self._key} if self._is_change else {})}
+        return {**self.call.headers, **({KEY_HEADER: self._key} if self._is_change and self.call.is_kept else {})}
 
     def timeout_seconds(self) -> float:
         """Give how long the next try may take."""
@@ -91,7 +91,7 @@ class Tries:
         """
         self._maybe_done = self._maybe_done or was_sent
         pause = self._next_pause(None)
-        if self._is_over(pause):
+        if self._is_over(pause) or (self._maybe_done and not self.call.is_kept):
             said = str(error) or type(error).__name__
             cause = f"{self.call.method} {self.call.path} had no answer: {said}"
             raise UnreachableError(cause, maybe_done=self._maybe_done and self._is_change) from error
@@ -103,8 +103,10 @@ class Tries:
 
     def _may_repeat(self, answer: Answer) -> bool:
         match answer.status:
-            case 429 | 503:
+            case 429:
                 return True
+            case 503:
+                return self.call.is_kept
             case 409:
                 return problem_of(answer).code == _IN_FLIGHT
             case _:

@@ -13,6 +13,8 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
 
 from ..domain.api_key import Identity, KeyId, Scope, opens, read_token
 from ..domain.errors import OutlastError, SettingsInvalid
@@ -48,6 +50,7 @@ class Guard:
         self._store = store
         self._refusals = refusals
         self._monotonic = monotonic
+        self._ended: dict[UUID, float] = {}
         self._used: set[KeyId] = set()
         self._used_at = monotonic()
         self._over = asyncio.Event()
@@ -103,6 +106,21 @@ class Guard:
             return None
         self._used.add(KeyId(key_id))
         return known.identity
+
+    async def end_session(self, session: UUID, *, lasts: timedelta) -> None:
+        """End a session that was begun with a key, here at once and in every process as soon as a key would end.
+
+        Raises:
+            DriverUnavailable: the store is away; here it has ended all the same.
+        """
+        self._ended[session] = self._monotonic() + lasts.total_seconds()
+        self._ended = {each: until for each, until in self._ended.items() if until > self._monotonic()}
+        if self._store is not None:
+            await self._store.end_session(session, lasts=lasts)
+
+    async def has_ended(self, session: UUID) -> bool:
+        """Say whether a session was ended. Raises `DRIVER_UNAVAILABLE` when that is not known."""
+        return session in self._ended or (self._ring is not None and await self._ring.has_ended(session))
 
     async def holds(self, identity: Identity) -> bool:
         """Say whether a caller that came in may stay: its key is in force still, and what it was.

@@ -1,9 +1,9 @@
-"""The API keys in force, as one process knows them: all of them, read again whenever they are asked for and old.
+"""The API keys in force, and the sessions that were ended, as one process knows them.
 
-Never older than four seconds when one is looked up, or else read after that was asked, so that a key which is revoked
-opens nothing anywhere five seconds later. Requests do not wait for a read while what is known is young enough, and for
-two at most however slow the store is; an unknown id costs what a known one costs. While the store is away no key is
-known for longer than that. Called by `guard`.
+All of them, read again whenever they are asked for and old. Never older than four seconds when one is looked up, or
+else read after that was asked, so that a key which is revoked opens nothing anywhere five seconds later. Requests do
+not wait for a read while what is known is young enough, and for two at most however slow the store is; an unknown id
+costs what a known one costs. While the store is away no key is known for longer than that. Called by `guard`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from uuid import UUID
 
 from ..domain.api_key import KeyId, KnownKey
 from ..domain.errors import DriverUnavailable, OutlastError
@@ -33,6 +34,7 @@ class KeyRing:
         self._store = store
         self._monotonic = monotonic
         self._known: dict[str, KnownKey] = {}
+        self._ended: frozenset[UUID] = frozenset()
         self._asked_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
@@ -47,6 +49,15 @@ class KeyRing:
         if self._age() > (_BREATH_SECONDS if known is None else YOUNG_SECONDS):
             self._reading = self._read()
         return known
+
+    async def has_ended(self, session: UUID) -> bool:
+        """Say whether a session that was begun with a key has been ended; known as late as a key that is revoked.
+
+        Raises:
+            DriverUnavailable: as `find`.
+        """
+        await self._know(since=self._monotonic())
+        return session in self._ended
 
     async def has_any(self) -> bool:
         """Say whether any key is in force, as the store says now."""
@@ -83,7 +94,8 @@ class KeyRing:
 
     async def _take(self) -> None:
         asked_at = self._monotonic()
-        found = await self._store.known()
+        found, ended = await self._store.known(), await self._store.ended_sessions()
+        self._ended = ended
         self._known = {each.identity.key_id: each for each in found}
         self._asked_at = asked_at
 

@@ -68,11 +68,20 @@ class QueueControl:
         await self._driver.resume_queue(name, audit=_entry(Action.QUEUE_RESUME, name, by=by, reason=reason))
         return await self._after_change(name)
 
-    async def limit(self, name: str, change: QueueChange, *, by: str, reason: str | None = None) -> QueueView:
+    async def limit(
+        self,
+        name: str,
+        change: QueueChange,
+        *,
+        by: str,
+        reason: str | None = None,
+        versions: frozenset[str] | None = None,
+    ) -> QueueView:
         """Set how many jobs of a queue may run in the fleet or wait in it, and turns; what is kept stays as it is.
 
         Raises:
             RequestInvalid: a limit or a weight is out of bounds.
+            PreconditionFailed: the settings of the queue are in none of the versions.
         """
         _check_name(name)
         _check_limit("concurrency", change.concurrency, least=1)
@@ -85,7 +94,7 @@ class QueueControl:
         if change.weights:
             details["weights"] = {tenant: weight or "none" for tenant, weight in change.weights.items()}
         audit = _entry(Action.QUEUE_UPDATE, name, by=by, reason=reason, **details)
-        await self._driver.set_queue(name, change, audit=audit)
+        await self._driver.set_queue(name, change, versions=versions, audit=audit)
         return await self._after_change(name)
 
     async def _after_change(self, name: str) -> QueueView:

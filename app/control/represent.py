@@ -129,6 +129,7 @@ def queue_document(queue: QueueView, *, tenant: str | None = None) -> Document:
         "max_depth": queue.max_depth,
         "is_fair": queue.is_fair,
         "weights": {name: weight for name, weight in queue.weights.items() if tenant in {None, name}},
+        "version": queue.version,
     }
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from datetime import timedelta
+from uuid import UUID
 
 from ..control.guard import Guard, digest_of
 from ..domain.api_key import Identity
@@ -58,6 +60,15 @@ class Door:
         if identity is None:
             raise Unauthenticated("the key of this session is not in force any more", fix="sign in again")
         return identity
+
+    async def leave(self, session: UUID, *, lasts: timedelta) -> None:
+        """Let nobody in again with a session: also not with a copy of its cookie."""
+        await self._guard.end_session(session, lasts=lasts)
+
+    async def check_session(self, session: UUID) -> None:
+        """Refuse a session that was ended. Raises `UNAUTHENTICATED`."""
+        if await self._guard.has_ended(session):
+            raise Unauthenticated("this session was ended", fix="sign in again")
 
     def turned_away(self, error: OutlastError, visitor: Identity | None, *, address: str | None, path: str) -> None:
         """Note for the audit that somebody was turned away."""

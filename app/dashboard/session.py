@@ -1,8 +1,9 @@
 """Who a visitor is from one page to the next: a signed cookie, and a token in every form.
 
-The cookie carries the handle of a key, signed and with its age, and dies with the secret that was shown; the key itself
-is never kept. A form's token is bound to the visitor's handle, and a request that changes something must also come from
-a page of ours: browsers say so in `Sec-Fetch-Site` or `Origin`. Either check alone would do; both are asked for.
+The cookie carries the handle of a key, signed and with its age, and dies with the secret that was shown, or when its
+owner signs out; the key itself is never kept. A form's token is bound to the visitor's session, and a request that
+changes something must also come from a page of ours: browsers say so in `Sec-Fetch-Site` or `Origin`. Either check
+alone would do; both are asked for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hmac
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
+from uuid import UUID, uuid4
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
@@ -43,12 +45,15 @@ class Sessions:
 
     async def of(self, request: Request) -> Known:
         """Give who sent a request. Raises `UNAUTHENTICATED` for a stranger."""
-        handle = _EVERYBODY if self._door.is_open else self._handle(request)
-        return Known(visitor=await self._door.known(handle), token=self._token(handle))
+        if self._door.is_open:
+            return Known(visitor=await self._door.known(_EVERYBODY), token=self._token(_EVERYBODY))
+        session, handle = self._read(request)
+        await self._door.check_session(session)
+        return Known(visitor=await self._door.known(handle), token=self._token(f"{session.hex}.{handle}"))
 
     async def sign_in(self, key: str, response: Response) -> None:
         """Let a browser in that has shown a key. Raises `UNAUTHENTICATED`."""
-        signed = self._serializer().dumps(await self._door.enter(key))
+        signed = self._serializer().dumps(f"{uuid4().hex}.{await self._door.enter(key)}")
         response.set_cookie(
             COOKIE,
             signed,
@@ -59,8 +64,10 @@ class Sessions:
             samesite="strict",
         )
 
-    def sign_out(self, response: Response) -> None:
-        """Take the cookie back."""
+    async def sign_out(self, request: Request, response: Response) -> None:
+        """Take the cookie back, and let nobody in who has copied it."""
+        if not self._door.is_open:
+            await self._door.leave(self._read(request)[0], lasts=_LASTS)
         response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
 
     def check_token(self, known: Known, sent: str | None) -> None:
@@ -73,12 +80,14 @@ class Sessions:
         address = None if request.client is None else request.client.host
         self._door.turned_away(error, visitor, address=address, path=request.url.path)
 
-    def _handle(self, request: Request) -> str:
+    def _read(self, request: Request) -> tuple[UUID, str]:
+        """Give the session that a cookie stands for, and the handle of its key."""
         try:
-            handle = self._serializer().loads(request.cookies.get(COOKIE, ""), max_age=round(_LASTS.total_seconds()))
-        except BadData:
+            text = self._serializer().loads(request.cookies.get(COOKIE, ""), max_age=round(_LASTS.total_seconds()))
+            session, _, handle = str(text).partition(".")
+            return UUID(hex=session), handle
+        except (BadData, ValueError):
             raise Unauthenticated("nobody is signed in", fix="sign in with a key") from None
-        return str(handle)
 
     def _token(self, handle: str) -> str:
         return hmac.new(self._door.secret, f"form\0{handle}".encode(), sha256).hexdigest()[:32]

@@ -5,13 +5,14 @@ A queue without a setting is not limited in anything. Pure.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal, TypeAlias
 
-from .errors import QueueFull
+from .errors import PreconditionFailed, QueueFull
 
 # The most that any limit of a queue may be.
 MOST_LIMIT = 1_000_000_000
@@ -90,6 +91,28 @@ class QueueFacts:
     def is_full(self) -> bool:
         """Say whether it takes no more jobs in."""
         return self.max_depth is not None and self.depth >= self.max_depth
+
+
+def version_of_queue(
+    pause: Pause | None, concurrency: int | None, max_depth: int | None, *, is_fair: bool = False
+) -> str:
+    """Give an opaque word that changes whenever a setting of the queue does."""
+    paused = None if pause is None else (pause.at, pause.by, pause.reason, pause.until)
+    facts = (paused, concurrency, max_depth, is_fair)
+    return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def refuse_stale_queue(queue: str, version: str, versions: frozenset[str] | None) -> None:
+    """Refuse to change a queue whose settings are not what the caller has seen.
+
+    Raises:
+        PreconditionFailed: they have changed.
+    """
+    if versions is not None and version not in versions:
+        raise PreconditionFailed(
+            f"the settings of the queue {queue} have changed since it was read",
+            fix="read it again, decide again, and send its new ETag in If-Match",
+        )
 
 
 def queue_full(queue: str, max_depth: int) -> QueueFull:

@@ -14,6 +14,7 @@ from uuid import UUID
 from .drain import LAST_PHASE
 from .job import ClaimToken, Counters, JobId, RunId, WorkerId
 from .outcome import ErrorInfo, OutcomeKind, SettleAnswer
+from .queue import Pause, version_of_queue
 from .state import DeadReason, State
 from .step import ProgressView, WaitView
 
@@ -156,6 +157,13 @@ class QueueView:
     max_depth: int | None = None
     is_fair: bool = False
     weights: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """Give an opaque word that changes whenever a setting of the queue does, and with nothing else."""
+        by, at = self.paused_by or "", self.paused_at
+        pause = None if at is None else Pause(at=at, by=by, reason=self.pause_reason, until=self.paused_until)
+        return version_of_queue(pause, self.concurrency, self.max_depth, is_fair=self.is_fair)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from ..domain.api_key import KeyId, KeyView, KnownKey, NewKey, NewSecret
 from ..domain.audit import AuditEntry
@@ -56,6 +57,14 @@ class KeyStore(Protocol):
 
     async def known(self) -> tuple[KnownKey, ...]:
         """Give every key in force now, by the store's clock, with the secrets that are taken for it."""
+        ...
+
+    async def end_session(self, session: UUID, *, lasts: timedelta) -> None:
+        """Remember for as long as it `lasts` that a session which was begun with a key has ended. Repeating is safe."""
+        ...
+
+    async def ended_sessions(self) -> frozenset[UUID]:
+        """Give the sessions that have ended and are remembered."""
         ...
 
     async def used(self, key_ids: Sequence[KeyId]) -> None:

@@ -116,6 +116,8 @@ class OutboxStore(Stager[TxT_contra], StagedReader, Protocol[TxT_contra]):
 
         Others are left alone.
 
+        They are as old as they were. A relay finds them within ten seconds.
+
         A stale row may have been published: it is passed over unless it is named and `may_double` is said. It is
         published then, its staging taken to be now. The row of the audit is kept in the outbox's own database.
         """

@@ -36,8 +36,17 @@ class QueueStore(Protocol):
         """Let claims from a queue begin again; resuming one that is not paused changes nothing."""
         ...
 
-    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
+    async def set_queue(
+        self,
+        queue: str,
+        change: QueueChange,
+        *,
+        versions: frozenset[str] | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
         """Set how many jobs of a queue may run in the fleet, how many ready and delayed ones it takes in, and turns.
+
+        `PRECONDITION_FAILED` when the settings are in none of the versions: of two callers with the same, one wins.
 
         Jobs that run go on, jobs that wait stay; both limits count for what comes after. Ready jobs of a fair queue
         wait in the gate for their tenants' turns, also those that were ready before; once it is fair no more they leave

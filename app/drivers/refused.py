@@ -298,7 +298,14 @@ class RefusedDriver(RefusedLimits, RefusedReads, RefusedRequests):
     async def resume_queue(self, queue: str, *, audit: AuditEntry | None = None) -> None:
         raise self._refusal()
 
-    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
+    async def set_queue(
+        self,
+        queue: str,
+        change: QueueChange,
+        *,
+        versions: frozenset[str] | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
         raise self._refusal()
 
     async def queue_facts(self, queue: str) -> QueueFacts:

@@ -222,6 +222,7 @@ class Queue(Answer):
         description="How many starts a tenant gets where others get one; those that are not named get one."
         " A key of one tenant sees its own."
     )
+    version: str = Field(description="Changes with its settings: what `If-Match` names.")
 
 
 class QueueList(Answer):

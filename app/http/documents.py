@@ -72,7 +72,7 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     404: ("There is no such thing, or none this key may see.", "JOB_NOT_FOUND"),
     408: ("The body did not arrive in time.", "REQUEST_INVALID"),
     409: ("The state it is in, or a key that is taken, does not allow this.", "JOB_STATE_CONFLICT"),
-    412: ("The job has changed since it was read.", "PRECONDITION_FAILED"),
+    412: ("It has changed since it was read.", "PRECONDITION_FAILED"),
     413: ("The body or the payload is too large.", "PAYLOAD_TOO_LARGE"),
     415: ("The body is not plain JSON.", "MEDIA_UNSUPPORTED"),
     422: ("The request, its JSON or its payload does not fit.", "REQUEST_INVALID"),
@@ -94,6 +94,8 @@ def _header(name: str, description: str) -> Extra:
 PREFER = _header("Prefer", "RFC 7240. `wait=N`: hold the answer up to N seconds (60 at most) for the job to end.") | {
     "example": "wait=10"
 }
+WITHOUT_BODY = "`return=minimal`: answer without a body."
+MINIMAL = _header("Prefer", f"RFC 7240. {WITHOUT_BODY}") | {"example": "return=minimal"}
 TRACEPARENT = _header("traceparent", "W3C trace context; kept with the job.")
 IDEMPOTENCY_KEY = _header(
     "Idempotency-Key",
@@ -103,10 +105,10 @@ IDEMPOTENCY_KEY = _header(
 LAST_EVENT_ID = _header(
     "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )
-_VERSION = "The ETag the job was read with: it is only acted on while it is still so. `*` for whatever it is."
+_VERSION = "The ETag it was read with: it is only acted on while it is still so. `*` for whatever it is."
 IF_MATCH = _header("If-Match", _VERSION)
 IF_MATCH_NEEDED = IF_MATCH | {"required": True, "example": '"9f2c1e0ab34d5566"'}
-IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while the job has not changed.")
+IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while it has not changed.")
 
 ELSEWHERE: dict[str, Any] = {
     "description": "The id was staged, and its key led to another job.",

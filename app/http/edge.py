@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
@@ -60,6 +60,7 @@ class Edge:
         try:
             caller = scope[SCOPE_KEY] = await self._admit(scope, answer.facts)
             answer.more_headers = self._counted(scope, caller)
+            answer.charge = self._charging(caller)
             async with answer.patience:
                 await self._app(scope, answer.receive, answer.send)
         except ClientDisconnect:
@@ -81,6 +82,13 @@ class Edge:
         if caller.identity is None:
             return {}
         return self._services.rate.take(owner_of(caller.identity), route_path(scope))
+
+    def _charging(self, caller: Caller) -> Callable[[int], None]:
+        """Give what counts the bytes of a body; pages, which have no identity here, send forms."""
+        if caller.identity is None:
+            return _ignored
+        owner = owner_of(caller.identity)
+        return lambda size: self._services.rate.charge(owner, size)
 
     async def _authenticate(self, scope: Scope, headers: Headers) -> Identity | None:
         if is_open_path(route_path(scope)):
@@ -108,6 +116,10 @@ class Edge:
         await response(scope, answer.receive, answer.send)
 
 
+def _ignored(_size: int) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class _Answer:
     """The two channels of a request, watched: what was read of the body, whether the answer has begun."""
@@ -120,10 +132,12 @@ class _Answer:
     more_headers: dict[str, str] = field(default_factory=dict)
     has_started: bool = False
     is_read: bool = False
+    charge: Callable[[int], None] = _ignored
 
     async def receive(self) -> Message:
         """Give the next part of the body."""
         message = await self.inner_receive()
+        self.charge(len(message.get("body", b"")))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self.is_read = True
             self.patience.is_read()

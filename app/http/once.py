@@ -30,6 +30,7 @@ from ..domain.request_claim import KeptAnswer, RequestClaim
 from .auth import Identity
 from .body import Body
 from .caller import owner_of, route_path
+from .prefer import read_preferences
 from .problems import STATUS_DETAIL, is_fault
 from .replies import shown_job
 from .services import HttpServices
@@ -43,6 +44,7 @@ _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 # Members of a job that hold what its makers and its code put there, and what stands for them in a kept answer.
 _OF_JOB = frozenset({"payload", "result", "meta"})
 _WITH_JOB = '{"kept":"with the job"}'
+_OF_BODY = frozenset({"content-length", "content-type", "preference-applied"})
 _BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 
 
@@ -65,12 +67,12 @@ class OnceRoute(APIRoute):
             try:
                 response: Response = await handle(request)
             except ReplayedError as replayed:
-                return _again(replayed.answer)
+                return _minimal(request, _again(replayed.answer))
             except OutlastError as error:
                 await _forget(request, error)
                 raise
             await _keep(request, response)
-            return response
+            return _minimal(request, response)
 
         return once
 
@@ -122,6 +124,20 @@ def _key_of(request: Request) -> str | None:
             **{STATUS_DETAIL: _MALFORMED},
         )
     return key
+
+
+def _minimal(request: Request, response: Response) -> Response:
+    """Give an answer without its body to who prefers that."""
+    if (
+        request.method == "GET"
+        or not response.body
+        or not read_preferences(request.headers.getlist("prefer")).is_minimal
+    ):
+        return response
+    applied = [response.headers.get("preference-applied", ""), "return=minimal"]
+    headers = {name: value for name, value in response.headers.items() if name not in _OF_BODY}
+    headers["Preference-Applied"] = ", ".join(filter(None, applied))
+    return Response(status_code=response.status_code, headers=headers)
 
 
 def _again(answer: KeptAnswer) -> Response:

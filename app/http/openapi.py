@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from .answers import Problem
-from .documents import JOB_ID, PROBLEMS
+from .documents import JOB_ID, MINIMAL, PROBLEMS, WITHOUT_BODY
 from .problems import MEDIA_TYPE, STATUS
 from .requests import (
     CancelBody,
@@ -98,9 +98,10 @@ def document_of(app: FastAPI) -> dict[str, Any]:
         "key": {"type": "http", "scheme": "bearer", "description": "The key of `OUTLAST_API_KEY_FILE`."}
     }
     document["security"] = [{"key": []}]
-    for operations in document["paths"].values():
-        for operation in operations.values():
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
             _mend(operation)
+            _prefer_minimal(path, method, operation)
     _restore_examples(app, document)
     return document
 
@@ -144,6 +145,19 @@ def _problem(status: int) -> dict[str, Any]:
         "description": f"{description} Codes: {', '.join(codes)}.",
         "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}, "example": example}},
     }
+
+
+def _prefer_minimal(path: str, method: str, operation: dict[str, Any]) -> None:
+    """Write down that a body may be left out where something is changed; what is shown once is always shown."""
+    has_body = any("content" in response for response in operation["responses"].values())
+    if method == "get" or not has_body or path.startswith("/v1/api-keys"):
+        return
+    parameters = operation.setdefault("parameters", [])
+    known = next((at for at, each in enumerate(parameters) if each["name"] == "Prefer"), None)
+    if known is None:
+        parameters.append(dict(MINIMAL))
+    else:
+        parameters[known] |= {"description": f"{parameters[known]['description']} {WITHOUT_BODY}"}
 
 
 def _mend(operation: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""If-Match: what a caller says the job still is, for actions that must not meet another one than was looked at.
+"""If-Match: what a caller says a job or a queue still is, for actions that must not meet another than was looked at.
 
 Strong comparison (RFC 9110): a weak tag matches nothing. The part of an entity tag that is about progress is left out:
 it changes while a body runs, and then nothing can be changed anyway.
@@ -15,7 +15,7 @@ from ..domain.errors import PreconditionRequired, RequestInvalid
 _TAG = re.compile(r'(W/)?"([!#-~\x80-\xff]*)"')
 
 
-def versions_asked(request: Request, *, is_needed: bool) -> frozenset[str] | None:
+def versions_asked(request: Request, *, is_needed: bool, what: str = "a job") -> frozenset[str] | None:
     """Give the versions that If-Match names; None for any: it is `*`, or is not needed and not there.
 
     Raises:
@@ -26,7 +26,7 @@ def versions_asked(request: Request, *, is_needed: bool) -> frozenset[str] | Non
     if not lines:
         if is_needed:
             raise PreconditionRequired(
-                "a job is only changed as it was seen", fix="GET it, and send the ETag it came with in If-Match"
+                f"{what} is only changed as it was seen", fix="GET it, and send the ETag it came with in If-Match"
             )
         return None
     text = ",".join(lines).strip()

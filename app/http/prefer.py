@@ -22,11 +22,9 @@ class Preferences:
     wait_seconds: int | None = None
     is_minimal: bool = False
 
-    def applied(self, *, minimal: bool = False) -> dict[str, str]:
-        """Give the header that says what was honoured; `minimal`: this answer has no body because it was asked for."""
-        words = [f"wait={self.wait_seconds}"] if self.wait_seconds is not None else []
-        words += ["return=minimal"] if minimal else []
-        return {"Preference-Applied": ", ".join(words)} if words else {}
+    def applied(self) -> dict[str, str]:
+        """Give the header that says for how long the request was ready to wait."""
+        return {} if self.wait_seconds is None else {"Preference-Applied": f"wait={self.wait_seconds}"}
 
 
 def read_preferences(headers: Sequence[str]) -> Preferences:

@@ -5,6 +5,7 @@ Called by the routers; problem documents are rendered in `problems`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -51,7 +52,19 @@ def etag_of(view: JobView) -> str:
     return f'"{version_of(view)}{told}"'
 
 
-def is_known(view: JobView, if_none_match: str) -> bool:
+def is_known(etag: str, request: Request) -> bool:
     """Say whether the caller has this version already (weak comparison, RFC 9110)."""
-    tags = {part.strip().removeprefix("W/") for part in if_none_match.split(",")}
-    return "*" in tags or etag_of(view) in tags
+    tags = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
+    return "*" in tags or etag in tags
+
+
+def reply_versioned(request: Request, document: Document, version: str) -> Response:
+    """Give a document with its entity tag, or 304 to who has it; what its `version` leaves out is the tag's other half.
+
+    An answer to a change is always given whole.
+    """
+    content = render(document)
+    etag = f'"{version}.{hashlib.blake2b(content, digest_size=8).hexdigest()}"'
+    if request.method == "GET" and is_known(etag, request):
+        return Response(status_code=304, headers={"ETag": etag})
+    return Response(content + b"\n", media_type=JSON_TYPE, headers={"ETag": etag})

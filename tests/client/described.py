@@ -16,6 +16,8 @@ OPERATIONS: dict[tuple[str, str], dict[str, Any]] = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
+# Operations whose dry run is another answer than the real one.
+COUNTED = {"createBulkOperation", "retryDeadLetters"}
 NAMES = {operation["operationId"] for operation in OPERATIONS.values()}
 
 
@@ -93,7 +95,7 @@ def _example(operation: dict[str, Any], request: httpx.Request) -> tuple[int, An
     statuses = sorted(int(status) for status in operation["responses"] if int(status) < 300)
     body = json.loads(request.content or b"{}")
     is_dry = isinstance(body, dict) and body.get("dry_run") is True
-    status = statuses[0] if operation["operationId"] != "createBulkOperation" or is_dry else statuses[-1]
+    status = statuses[0] if operation["operationId"] not in COUNTED or is_dry else statuses[-1]
     content = operation["responses"][str(status)].get("content", {}).get("application/json")
     if content is None:
         return status, None

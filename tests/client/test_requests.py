@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from app.client import UNCHANGED, AsyncClient, Client
 from app.client.answers.fleet import Fates, Finding, JobType
-from app.client.answers.operations import BulkItem, DeadGroup, DeadPurge
+from app.client.answers.operations import BulkItem, DeadGroup, DeadPurge, ErrorKind
 from app.client.answers.runs import Reason, Waits
 from app.client.answers.shown import EnqueuedJob, JobError, JobSummary, Shown
 from app.client.bound import Async, AsyncPages, Sync, SyncPages
@@ -47,6 +47,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         },
     ),
     "enqueue_many": (("demo.count_lines", [{"at": AT}, {}]), {"queue": "mail", "delay": HOUR, "tags": ["a"]}),
+    "enqueue_each": (("demo.count_lines", [{"at": AT}, {}]), {"queue": "mail", "delay": HOUR, "tags": ["a"]}),
     "get": ((ID,), {"include": ["error", "attempts", "steps"]}),
     "list": ((), {"limit": 7, "sort": "run_at", "include": ["payload", "error"], **WHICH}),
     "count": ((), WHICH),
@@ -78,7 +79,8 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "queues.pause": (("mail",), {"until": AT, "reason": "r"}),
     "queues.resume": (("mail",), {"reason": "r"}),
     "queues.limit": (
-        ("mail",), {"concurrency": 4, "max_depth": None, "is_fair": True, "weights": {"a": 3, "b": None}},
+        ("mail",), {"concurrency": 4, "max_depth": None, "is_fair": True, "weights": {"a": 3, "b": None},
+                    "version": "41c9"},
     ),
     "schedules.list": ((), {}),
     "schedules.get": (("nightly",), {}),
@@ -121,16 +123,22 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "dead.count": ((GROUP,), {}),
     "dead.retry": ((GROUP,), {"expected_count": 7, "reason": "r"}),
     "dead.purge": ((), {"older_than": HOUR, "name": "a", "after": ID, "dry_run": True}),
+    "keys.list": ((), {}),
+    "keys.get": (("0" * 16,), {}),
+    "keys.create": (("ci", ["jobs:read"]), {"tenant": "a", "queues": ["b"], "expires_at": AT, "reason": "r"}),
+    "keys.rotate": (("0" * 16,), {"overlap": HOUR, "reason": "r"}),
+    "keys.revoke": (("0" * 16,), {"reason": "r"}),
     "emit": (("order.approved", "7", {"by": "anna"}), {"tenant": "a"}),
     "emitted": ((), {"name": "order.approved", "key": "7", "tenant": "a", "limit": 7}),
 }  # fmt: skip
 
 # Pages are gone on with by themselves.
 UNSAID = {"cursor", "before"}
-# A batch that is not all or none has no key of its own; start and delay exclude each other; not built.
+# Start and delay exclude each other; not built.
 ELSEWHERE = {
     "enqueueBatch": {"atomic"},
     "enqueueJob": {"delay_ms"},
+    "enqueueJob": {"delay_ms", "callback"},
     "createBulkOperation": {"priority"},
 }
 
@@ -196,7 +204,7 @@ def test_what_a_method_sends_is_described_and_what_it_gets_is_read_whole(way: st
     if isinstance(items, list | tuple):
         assert len(items) == len(answer["items"])
         pairs = list(zip(items, answer["items"], strict=True))
-        pairs = [(value, item["job"]) for value, item in pairs] if way == "enqueue_many" else pairs
+        pairs = [(value, item["job"]) for value, item in pairs] if way in {"enqueue_many", "enqueue_each"} else pairs
     else:
         pairs = [(items, answer)]
     for value, document in pairs:
@@ -236,6 +244,7 @@ RENAMED: dict[type[Shown], str | None] = {
     BulkItem: "BulkJob",
     DeadGroup: "DeadLetterGroup",
     DeadPurge: "DeadLetterPurge",
+    ErrorKind: "BulkErrorKind",
     Finding: "CheckFound",
     JobError: "AttemptError",
     JobType: "JobTypeDocument",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -152,6 +153,19 @@ async def test_the_newest_keys_come_first(env: DriverEnv) -> None:
         made.append((await store_of(env).create(key)).id)
         await env.advance(timedelta(seconds=1))
     assert [view.id for view in await store_of(env).keys(limit=2)] == made[:0:-1]
+
+
+async def test_sessions_that_have_ended_are_remembered_for_a_while(env: DriverEnv) -> None:
+    first, second = uuid4(), uuid4()
+    await store_of(env).end_session(first, lasts=HOUR)
+    await store_of(env).end_session(first, lasts=2 * HOUR)
+    await env.advance(HOUR / 2)
+    await store_of(env).end_session(second, lasts=HOUR)
+    assert await store_of(env).ended_sessions() == {first, second}
+    await env.advance(HOUR / 2)
+    assert await store_of(env).ended_sessions() == {second}
+    await env.advance(HOUR / 2)
+    assert await store_of(env).ended_sessions() == frozenset()
 
 
 def test_a_secret_that_is_nobodys_opens_nothing() -> None:

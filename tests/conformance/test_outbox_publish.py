@@ -141,6 +141,21 @@ async def test_a_quarantined_row_is_published_when_it_is_replayed_after_the_repa
     assert await outbox.is_there(wrong)
 
 
+async def test_a_replayed_row_is_as_old_as_it_was(outbox: Outbox, passes: Passes) -> None:
+    """Its delay counts from when it was staged, and so does what is said of how far the relay is behind."""
+    await outbox.env.enqueue(key="order:1", fingerprint=1)
+    staged_at = outbox.env.now()
+    wrong = await outbox.staged(key="order:1", fingerprint=2, delay=timedelta(hours=1))
+    await passes.once(BATCH)
+    await finish(outbox)
+    await outbox.env.advance(timedelta(hours=2))
+    assert await outbox.store.replay() == 1
+    assert (await outbox.view()).lag == timedelta(hours=2)
+    assert await passes.once(BATCH) == Pass(published=1)
+    job = await outbox.env.describe(wrong)
+    assert (job.state, job.run_at) == (State.READY, staged_at + timedelta(hours=1))
+
+
 async def test_a_replay_leaves_alone_what_is_not_quarantined(outbox: Outbox) -> None:
     staged = await outbox.staged()
     assert await outbox.store.replay([OutboxId(staged), OutboxId(new_job().id)]) == 0

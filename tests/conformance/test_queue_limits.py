@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
+from app.domain.errors import PreconditionFailed
 from app.domain.outcome import (
     Completed,
     DeadLettered,
@@ -17,7 +19,7 @@ from app.domain.outcome import (
     Snoozed,
     Suspended,
 )
-from app.domain.queue import QueueChange
+from app.domain.queue import QueueChange, version_of_queue
 from app.domain.state import DeadReason, State
 from app.drivers.protocol import ClaimRequest, QueueShare, Wake
 from tests.conformance.ears import hearing
@@ -249,3 +251,19 @@ async def test_a_job_waits_for_a_place_as_ready(env: DriverEnv) -> None:
     await env.claim(worker, queues=("mail",))
     job_id = await env.enqueue(queue="mail")
     assert (await env.describe(job_id)).state is State.READY
+
+
+async def test_of_two_changes_of_what_was_seen_one_wins(env: DriverEnv) -> None:
+    """Also where the queue had no setting before, and no row."""
+    for start in (None, 4):
+        await env.driver.set_queue("mail", QueueChange(concurrency=start))
+        version = version_of_queue(None, start, None)
+        changes = [
+            env.driver.set_queue("mail", QueueChange(concurrency=number), versions=frozenset({version}))
+            for number in (7, 8, 9)
+        ]
+        came = await asyncio.gather(*changes, return_exceptions=True)
+        refused = [error for error in came if error is not None]
+        assert len(refused) == 2
+        assert all(isinstance(error, PreconditionFailed) for error in refused)
+        assert (await env.driver.queue_facts("mail")).concurrency in {7, 8, 9}

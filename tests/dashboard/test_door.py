@@ -115,6 +115,31 @@ async def test_whoever_has_signed_in_may_sign_out_and_choose_a_theme(stranger: V
     assert f'{COOKIE}=""' in left.headers["set-cookie"]
 
 
+async def test_a_copied_cookie_dies_when_its_owner_signs_out(stranger: Visitor) -> None:
+    """Here at once, and in another process as soon as it reads its keys again; another session of the key lives on."""
+    browser, other = await sign_in(stranger, KEY), await sign_in(stranger, KEY)
+    copied = browser.headers["Cookie"]
+    elsewhere = Visitor(stranger.env, key=KEY)
+    found = _TOKEN.search((await browser.get("/ui/jobs")).text)
+    assert found is not None
+    async with elsewhere.there():
+        elsewhere.browser.headers["Cookie"] = copied
+        assert (await elsewhere.get("/jobs")).status_code == 200
+        assert (await browser.post("/ui/logout", data={"token": found[1]})).status_code == 303
+        browser.headers["Cookie"] = copied
+        assert (await status(browser), await status(other)) == (303, 200)
+        assert (await browser.post("/ui/theme", data={"token": found[1], "theme": "dark"})).status_code == 401
+        await elsewhere.api.guard.changed()
+        assert (await elsewhere.get("/jobs")).status_code == 303
+
+
+async def test_a_form_is_bound_to_its_session(stranger: Visitor) -> None:
+    browser, other = await sign_in(stranger, KEY), await sign_in(stranger, KEY)
+    found = _TOKEN.search((await browser.get("/ui/jobs")).text)
+    assert found is not None
+    assert (await other.post("/ui/theme", data={"token": found[1], "theme": "dark"})).status_code == 403
+
+
 @pytest.mark.parametrize("path", ["/ui/theme", "/ui/logout"])
 async def test_a_stranger_has_nothing_to_sign_out_of(stranger: Visitor, path: str) -> None:
     assert (await stranger.browser.post(path)).status_code == 401

@@ -132,6 +132,7 @@ _READS = {
         "describe",
         "drains",
         "due",
+        "ended_sessions",
         "events",
         "find",
         "finished_among",

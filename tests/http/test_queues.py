@@ -14,6 +14,7 @@ from tests.http.api import Api, code_of
 from tests.support.drivers import NAME, new_job
 
 MAIL = "/v1/queues/mail"
+ANY = {"If-Match": "*"}
 
 
 async def shown(api: Api) -> dict[str, Any]:
@@ -47,14 +48,14 @@ async def test_a_pause_that_would_be_over_is_refused(each_api: Api) -> None:
 
 async def test_limits_are_set_one_by_one_and_taken_away(each_api: Api) -> None:
     api = each_api
-    both = await api.client.patch(MAIL, json={"concurrency": 8, "max_depth": 100})
+    both = await api.client.patch(MAIL, headers=ANY, json={"concurrency": 8, "max_depth": 100})
     assert both.status_code == 200, both.text
     assert (both.json()["concurrency"], both.json()["max_depth"]) == (8, 100)
-    assert (await api.client.patch(MAIL, json={"max_depth": 0})).json()["concurrency"] == 8
+    assert (await api.client.patch(MAIL, headers=ANY, json={"max_depth": 0})).json()["concurrency"] == 8
     document = await shown(api)
     assert (document["concurrency"], document["max_depth"]) == (8, 0)
-    assert (await api.client.patch(MAIL, json={})).json() == document
-    gone = await api.client.patch(MAIL, json={"concurrency": None, "max_depth": None})
+    assert (await api.client.patch(MAIL, headers=ANY, json={})).json() == document
+    gone = await api.client.patch(MAIL, headers=ANY, json={"concurrency": None, "max_depth": None})
     assert (gone.json()["concurrency"], gone.json()["max_depth"]) == (None, None)
     assert code_of(await api.client.get(MAIL)) == (404, "NOT_FOUND")
 
@@ -73,13 +74,16 @@ async def test_limits_are_set_one_by_one_and_taken_away(each_api: Api) -> None:
     ids=str,
 )
 async def test_limits_that_cannot_be_are_refused(each_api: Api, body: dict[str, Any]) -> None:
-    assert code_of(await each_api.client.patch(MAIL, json=body)) == (422, "REQUEST_INVALID")
-    assert code_of(await each_api.client.patch("/v1/queues/A%20B", json={"concurrency": 1})) == (422, "REQUEST_INVALID")
+    assert code_of(await each_api.client.patch(MAIL, headers=ANY, json=body)) == (422, "REQUEST_INVALID")
+    assert code_of(await each_api.client.patch("/v1/queues/A%20B", headers=ANY, json={"concurrency": 1})) == (
+        422,
+        "REQUEST_INVALID",
+    )
 
 
 async def test_a_full_queue_answers_429_with_when_to_come_back(each_api: Api) -> None:
     api = each_api
-    await api.client.patch(MAIL, json={"max_depth": 1})
+    await api.client.patch(MAIL, headers=ANY, json={"max_depth": 1})
     await api.env.driver.enqueue(new_job(queue="mail"))
     refused = await api.client.post("/v1/jobs", json={"name": NAME, "payload": {}, "queue": "mail"})
     assert code_of(refused) == (429, "QUEUE_FULL")
@@ -125,7 +129,31 @@ async def test_a_key_of_one_tenant_sees_its_own_weight_and_sets_none(each_api: A
 async def test_changing_a_queue_needs_the_scope(locked: Api) -> None:
     reader = locked.client_with({})
     for response in (
-        await reader.patch(MAIL, json={"concurrency": 1}),
+        await reader.patch(MAIL, headers=ANY, json={"concurrency": 1}),
         await reader.post(f"{MAIL}/pause", json={"until": "2090-01-01T00:00:00Z"}),
     ):
         assert response.status_code == 401
+
+
+async def test_a_queue_is_only_limited_as_it_was_seen(each_api: Api) -> None:
+    client = each_api.client
+    await client.patch(MAIL, headers=ANY, json={"concurrency": 8})
+    seen = await client.get(MAIL)
+    known = {"If-None-Match": seen.headers["etag"]}
+    assert (await client.get(MAIL, headers=known)).status_code == 304
+    assert code_of(await client.patch(MAIL, json={"concurrency": 9})) == (428, "PRECONDITION_REQUIRED")
+    await each_api.env.enqueue(queue="mail")
+    assert (await client.get(MAIL, headers=known)).status_code == 200, "it is fuller than it was"
+    asked = {"If-Match": seen.headers["etag"]}
+    changed = await client.patch(MAIL, headers=asked, json={"concurrency": 9})
+    assert (changed.status_code, changed.json()["concurrency"]) == (200, 9), "how full it is, is no setting"
+    assert changed.headers["etag"] == (await client.get(MAIL)).headers["etag"] != seen.headers["etag"]
+    assert code_of(await client.patch(MAIL, headers=asked, json={"concurrency": 10})) == (412, "PRECONDITION_FAILED")
+    asked = {"If-Match": f'"{changed.json()["version"]}"'}
+    assert (await client.post(f"{MAIL}/pause")).status_code == 200
+    assert (await client.patch(MAIL, headers=asked, json={"max_depth": 1})).status_code == 412, "it is paused by now"
+    assert [row["action"] for row in (await client.get("/v1/audit")).json()["items"]] == [
+        "queue.pause",
+        "queue.update",
+        "queue.update",
+    ]

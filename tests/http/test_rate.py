@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 
 from app.domain.errors import RateLimited
 from app.http.rate import RateLimiter
 from tests.http.api import KEY, Api, code_of, job_type
-from tests.support.drivers import DriverEnv
+from tests.support.drivers import NAME, DriverEnv
 
 
 class Time:
@@ -105,3 +107,44 @@ def test_a_slow_rate_says_how_long_to_wait(time: Time) -> None:
     headers = refused.value.details["http_headers"]
     assert isinstance(headers, dict)
     assert headers["Retry-After"] == "10"
+
+
+@pytest.fixture
+async def heavy(memory: DriverEnv, time: Time) -> AsyncIterator[Api]:
+    """A service that lets a key send 100 bytes a second, a thousand at once."""
+    made = Api(memory, key=KEY, rate=RateLimiter(None, bytes_per_second=100, monotonic=time))
+    await memory.driver.publish_job_types([job_type()])
+    async with made.client:
+        yield made
+
+
+async def test_a_key_may_send_so_many_bytes(heavy: Api, time: Time) -> None:
+    """What is over is owed: the body that goes beyond is taken, the next waits for as long as that takes."""
+
+    async def send(size: int) -> httpx.Response:
+        body = json.dumps({"name": NAME, "payload": {"x": ""}})
+        body = body.replace('""', f'"{"x" * (size - len(body))}"')
+        assert len(body) == size
+        return await heavy.client.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+
+    assert [(await send(700)).status_code for _ in range(2)] == [201, 201]
+    refused = await send(60)
+    assert code_of(refused) == (429, "RATE_LIMITED")
+    assert refused.headers["retry-after"] == "4"
+    assert (await heavy.client.get("/v1/queues")).status_code == 429
+    never = "/v1/jobs/01a20d87-0a2c-7ae8-b8a0-c0396c8e24a7/cancel"
+    assert (await heavy.client.post(never)).status_code == 404
+    time.now += 4.0
+    assert (await send(60)).status_code == 201
+    assert "ratelimit" not in refused.headers
+
+
+async def test_a_body_of_unknown_length_is_counted_as_it_comes(heavy: Api) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b'{"name": "'
+        yield b"x" * 1_500
+        yield b'"}'
+
+    sent = await heavy.client.post("/v1/jobs", content=parts(), headers={"Content-Type": "application/json"})
+    assert sent.status_code == 422
+    assert code_of(await heavy.client.get("/v1/queues")) == (429, "RATE_LIMITED")

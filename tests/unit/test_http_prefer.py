@@ -36,5 +36,4 @@ def test_what_was_applied_is_said() -> None:
     assert Preferences().applied() == {}
     assert Preferences(wait_seconds=0).applied() == {"Preference-Applied": "wait=0"}
     both = Preferences(wait_seconds=5, is_minimal=True)
-    assert both.applied(minimal=True) == {"Preference-Applied": "wait=5, return=minimal"}
     assert both.applied() == {"Preference-Applied": "wait=5"}

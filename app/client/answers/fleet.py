@@ -44,6 +44,7 @@ class Queue(Shown):
     max_depth: int | None = None
     is_fair: bool = False
     weights: dict[str, int] = Field(default_factory=dict)
+    version: str
 
 
 class Worker(Shown):

@@ -11,6 +11,7 @@ from ..answers.fleet import Count
 from ..answers.runs import JobInFull
 from ..answers.shown import EnqueuedJob, Job, Result
 from ..call import Answer, Call, Page, get, get_pages, given, path
+from ..problem import ProblemError
 from ..wire import JobLike, TypeLike, id_of, instant, ms, name_of, to_json
 
 Include: TypeAlias = Literal["payload", "result", "error", "attempts", "steps"]
@@ -112,6 +113,28 @@ def enqueue_many(
     )
 
 
+def enqueue_each(
+    job_type: TypeLike, payloads: Iterable[object], **options: Unpack[ManyOptions]
+) -> Call[tuple[EnqueuedJob | ProblemError, ...]]:
+    """Enqueue up to 1,000 jobs of a type, each for itself; gives for each, in order, its job or why it was refused.
+
+    Unlike the others it is not repeated when no answer comes: some may have been stored, and a job type that computes
+    no key would have them twice.
+
+    Raises:
+        UnreachableError: no answer came; `maybe_done` says whether some may have been stored.
+    """
+    jobs = [_body(job_type, payload, options) for payload in payloads]
+    return Call(
+        method="POST",
+        path="/v1/job-batches",
+        read=_enqueued_each,
+        body={"jobs": jobs, "atomic": False},
+        headers=_trace(options),
+        is_kept=False,
+    )
+
+
 def get_job(job: JobLike, *, include: Sequence[Include] = ()) -> Call[JobInFull]:
     """Give a job as it stands, its attempts and the first of its steps with it on demand.
 
@@ -186,6 +209,15 @@ def _body(job_type: TypeLike, payload: object, options: ManyOptions) -> dict[str
 
 def _enqueued_many(answer: Answer) -> tuple[EnqueuedJob, ...]:
     return tuple(EnqueuedJob.model_validate(item["job"]) for item in answer.json()["items"])
+
+
+def _enqueued_each(answer: Answer) -> tuple[EnqueuedJob | ProblemError, ...]:
+    return tuple(
+        EnqueuedJob.model_validate(item["job"])
+        if item["problem"] is None
+        else ProblemError(item["status"], item["problem"])
+        for item in answer.json()["items"]
+    )
 
 
 def _enqueued(answer: Answer) -> EnqueuedJob:

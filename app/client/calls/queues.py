@@ -16,6 +16,7 @@ class Unchanged:
 
 
 UNCHANGED: Final = Unchanged()
+ANY_VERSION: Final = "*"
 
 
 def list_queues() -> Call[tuple[Queue, ...]]:
@@ -45,15 +46,21 @@ def limit_queue(
     max_depth: int | Unchanged | None = UNCHANGED,
     is_fair: bool | Unchanged = UNCHANGED,
     weights: Mapping[str, int | None] | Unchanged = UNCHANGED,
+    version: str = ANY_VERSION,
 ) -> Call[Queue]:
     """Set how many jobs of a queue may run in the fleet, how many it takes in, and whether its tenants take turns.
 
-    None takes a limit away, or the weight of a tenant; what is not named stays.
+    None takes a limit away, or the weight of a tenant; what is not named stays. With the `version` of a queue
+    that was read it is only done while its settings are still those.
+
+    Raises:
+        ProblemError: `PRECONDITION_FAILED`: they have changed.
     """
     asked = {"concurrency": concurrency, "max_depth": max_depth, "is_fair": is_fair, "weights": weights}
     fields = {field: value for field, value in asked.items() if not isinstance(value, Unchanged)}
     where = path("v1", "queues", name)
-    return Call(method="PATCH", path=where, read=_queue, body=fields)
+    seen = version if version == ANY_VERSION else f'"{version}"'
+    return Call(method="PATCH", path=where, read=_queue, body=fields, headers={"If-Match": seen})
 
 
 def _queue(answer: Answer) -> Queue:

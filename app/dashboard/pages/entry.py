@@ -34,7 +34,7 @@ async def logout(visit: Visit) -> Response:
     """Forget who somebody is."""
     await visit.form()
     response = visit.go("/login")
-    visit.sessions.sign_out(response)
+    await visit.sessions.sign_out(visit.request, response)
     return response
 
 

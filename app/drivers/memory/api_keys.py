@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from ...domain.api_key import MOST_KEYS, KeyId, KeyView, KnownKey, NewKey, NewSecret, too_many_keys, unknown_key
 from ...domain.audit import UNCHANGED, AuditEntry
@@ -30,6 +31,7 @@ class MemoryKeys:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._rows: dict[KeyId, _Row] = {}
+        self._ended: dict[UUID, datetime] = {}
 
     async def create(self, key: NewKey, *, audit: AuditEntry | None = None) -> KeyView:
         """Store a new key."""
@@ -95,6 +97,17 @@ class MemoryKeys:
         """Give every key in force."""
         with self._store.statement() as now:
             return tuple(_known(row, now) for row in self._rows.values() if _in_force(row.view, now))
+
+    async def end_session(self, session: UUID, *, lasts: timedelta) -> None:
+        """Remember that a session has ended."""
+        with self._store.statement() as now:
+            self._ended = {each: until for each, until in self._ended.items() if until > now}
+            self._ended.setdefault(session, now + lasts)
+
+    async def ended_sessions(self) -> frozenset[UUID]:
+        """Give the sessions that have ended."""
+        with self._store.statement() as now:
+            return frozenset(each for each, until in self._ended.items() if until > now)
 
     async def used(self, key_ids: Sequence[KeyId]) -> None:
         """Note that keys were used."""

@@ -182,8 +182,10 @@ class MemoryOutbox:
                 and tenant in {None, row.job.tenant}
             ]
             for row in replayed:
+                if row.refusal is not None and row.refusal.code is None:
+                    row.staged_at = now
                 row.refusal = row.quarantined_at = None
-                row.claims, row.staged_at = 0, now
+                row.claims = 0
             if replayed:
                 self._store.bell.add(Wake.STAGED)
             if audit is not None:

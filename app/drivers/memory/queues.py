@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...domain.audit import UNCHANGED, AuditEntry
-from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, Setting
+from ...domain.queue import (
+    KEEP,
+    MOST_COUNTED,
+    Pause,
+    QueueChange,
+    QueueFacts,
+    Setting,
+    refuse_stale_queue,
+    version_of_queue,
+)
 from ..protocol import Wake
 from .audit import keep
 from .store import Store
@@ -44,9 +53,20 @@ class MemoryQueues:
                 self._store.bell.add(Wake.READY)
             _keep(self._store, audit, now, is_change=is_change)
 
-    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
+    async def set_queue(
+        self,
+        queue: str,
+        change: QueueChange,
+        *,
+        versions: frozenset[str] | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
         """Set a queue's limits, whether it is fair, and weights."""
         with self._store.statement(audit) as now:
+            limits = (self._store.concurrency.get(queue), self._store.max_depth.get(queue))
+            is_fair = queue in self._store.turns.fair
+            version = version_of_queue(self._store.pause_of(queue, now), *limits, is_fair=is_fair)
+            refuse_stale_queue(queue, version, versions)
             _set(self._store.concurrency, queue, change.concurrency)
             _set(self._store.max_depth, queue, change.max_depth)
             if change.is_fair is False:

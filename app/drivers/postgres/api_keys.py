@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from ...domain.api_key import MOST_KEYS, KeyId, KeyView, KnownKey, NewKey, NewSecret, Scope, too_many_keys, unknown_key
 from ...domain.audit import UNCHANGED, AuditEntry
 from ..api_keys import KeyStore
 from .audit import audited
 from .database import Database, Raw, Row
+from .rows import plain
 
 _SCOPES = frozenset(scope.value for scope in Scope)
 _IN_FORCE = "k.revoked_at is null and (k.expires_at is null or k.expires_at > outlast.clock())"
@@ -55,6 +57,13 @@ update outlast.api_key set last_used_at = outlast.clock() where id = any(array(
   select id from outlast.api_key
   where id = any($1::text[]) and (last_used_at is null or last_used_at <= outlast.clock() - interval '1 minute')
   order by id for update skip locked))"""
+
+
+# What is remembered long enough goes with the next one.
+_END_SESSION = """
+with old as (delete from outlast.ended_session where until_at <= outlast.clock() and id <> $1)
+insert into outlast.ended_session(id, until_at) values ($1, outlast.clock() + $2::interval) on conflict do nothing"""
+_ENDED_SESSIONS = "select id from outlast.ended_session where until_at > outlast.clock()"
 
 
 class PostgresKeys:
@@ -130,6 +139,15 @@ class PostgresKeys:
     async def used(self, key_ids: Sequence[KeyId]) -> None:
         """Note that keys were used."""
         await self._db.run(lambda conn: conn.execute(self._db.in_schema(_USED), sorted(set(key_ids))))
+
+    async def end_session(self, session: UUID, *, lasts: timedelta) -> None:
+        """Remember that a session has ended."""
+        await self._db.run(lambda conn: conn.execute(self._db.in_schema(_END_SESSION), session, lasts))
+
+    async def ended_sessions(self) -> frozenset[UUID]:
+        """Give the sessions that have ended."""
+        rows = await self._db.run(lambda conn: conn.fetch(self._db.in_schema(_ENDED_SESSIONS)))
+        return frozenset(plain(row["id"]) for row in rows)
 
     async def _row(self, conn: Raw, key_id: KeyId, tenant: str | None) -> Row | None:
         return await conn.fetchrow(self._db.in_schema(_ONE), key_id, tenant)

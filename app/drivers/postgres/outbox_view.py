@@ -36,7 +36,8 @@ where state = 2 and ($2::text is null or tenant = $2) order by refused_at desc, 
 
 _REPLAY = """
 update outlast.outbox
-set state = 0, claims = 0, staged_at = outlast.clock(), refused_at = null, refused_code = null, refused_why = null
+set state = 0, claims = 0, refused_at = null, refused_code = null, refused_why = null,
+  staged_at = case when refused_code is null then outlast.clock() else staged_at end
 where state = 2 and ($3::text is null or tenant = $3)
   and ($1::uuid[] is null and refused_code is not null or id = any($1::uuid[]) and ($2 or refused_code is not null))"""
 

@@ -6,14 +6,25 @@ statements, so that nothing here has to be told to anybody. Called by the driver
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import datetime
 
 from ...domain.audit import UNCHANGED, AuditEntry
-from ...domain.queue import KEEP, MOST_COUNTED, Pause, QueueChange, QueueFacts, Setting
+from ...domain.queue import (
+    KEEP,
+    MOST_COUNTED,
+    Pause,
+    QueueChange,
+    QueueFacts,
+    Setting,
+    refuse_stale_queue,
+    version_of_queue,
+)
 from ..protocol import Wake
 from .audit import audited
-from .database import Database, Raw
+from .database import Database, Raw, Row
 from .notify import notify
+from .run_locks import looking
 from .turns import line_up_all, set_weights
 
 # Of a row of `queue` called q.
@@ -41,6 +52,13 @@ set fair = coalesce($6::boolean, q.fair),
   concurrency = case when $2 then excluded.concurrency else q.concurrency end,
   max_depth = case when $4 then excluded.max_depth else q.max_depth end,
   free = case when $4 then null else q.free end"""
+
+# There is a row to lock then, also of a queue without a setting: who comes second waits, and finds another version.
+_TOUCH = "insert into outlast.queue(name) values ($1) on conflict do nothing"
+_SEEN = f"""
+select q.concurrency, q.max_depth, q.fair, p.* from (select * from outlast.queue where name = $1 for update) q
+left join lateral (
+  select q.paused_at, q.paused_by, q.pause_reason, q.paused_until where {PAUSED}) p on true"""  # noqa: S608  our own
 
 # A statement of its own: it asks again once it has the row, and so never takes what another has just set.
 _TIDY = """
@@ -94,16 +112,27 @@ class QueueVerbs:
         if await audited(self._db, once, audit, _told) is not None:
             await notify(self._db, Wake.READY)
 
-    async def set_queue(self, queue: str, change: QueueChange, *, audit: AuditEntry | None = None) -> None:
+    async def set_queue(
+        self,
+        queue: str,
+        change: QueueChange,
+        *,
+        versions: frozenset[str] | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
         """Set a queue's limits, whether it is fair, and weights."""
         is_fair = None if change.is_fair is KEEP else change.is_fair
         settings = (*_bind(change.concurrency), *_bind(change.max_depth), is_fair)
 
         async def once(conn: Raw) -> None:
-            await conn.execute(self._db.in_schema(_SET), queue, *settings)
-            await conn.execute(self._db.in_schema(_TIDY), queue)
-            if change.weights:
-                await set_weights(self._db, conn, queue, change.weights)
+            async with nullcontext() if versions is None else looking(conn):
+                if versions is not None:
+                    await conn.execute(self._db.in_schema(_TOUCH), queue)
+                    refuse_stale_queue(queue, _version(await conn.fetchrow(self._db.in_schema(_SEEN), queue)), versions)
+                await conn.execute(self._db.in_schema(_SET), queue, *settings)
+                await conn.execute(self._db.in_schema(_TIDY), queue)
+                if change.weights:
+                    await set_weights(self._db, conn, queue, change.weights)
 
         await audited(self._db, once, audit, lambda entry, _: entry)
         if is_fair:
@@ -116,10 +145,7 @@ class QueueVerbs:
         """Give what decides whether a queue's jobs are claimed and taken in."""
         row = await self._db.run(lambda conn: conn.fetchrow(self._db.in_schema(_FACTS), queue))
         assert row is not None  # noqa: S101  a name makes a row
-        pause = None
-        if row["paused_at"] is not None:
-            by, reason, until = row["paused_by"], row["pause_reason"], row["paused_until"]
-            pause = Pause(at=row["paused_at"], by=by, reason=reason, until=until)
+        pause = _pause(row)
         return QueueFacts(
             name=queue,
             at=row["at"],
@@ -130,6 +156,18 @@ class QueueVerbs:
             max_depth=row["max_depth"],
             is_fair=row["fair"] is True,
         )
+
+
+def _pause(row: Row) -> Pause | None:
+    if row["paused_at"] is None:
+        return None
+    by, reason, until = row["paused_by"], row["pause_reason"], row["paused_until"]
+    return Pause(at=row["paused_at"], by=by, reason=reason, until=until)
+
+
+def _version(row: Row | None) -> str:
+    assert row is not None, "it was inserted or was there, and is locked"  # noqa: S101 - see above
+    return version_of_queue(_pause(row), row["concurrency"], row["max_depth"], is_fair=row["fair"])
 
 
 def _told(audit: AuditEntry, changed: object) -> AuditEntry:

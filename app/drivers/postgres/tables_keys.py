@@ -1,8 +1,8 @@
-"""The table of API keys as SQLAlchemy metadata. A part of `tables`, apart because jobs do not touch it."""
+"""The tables of API keys and of the sessions begun with them, as SQLAlchemy metadata. No job touches one."""
 
 from __future__ import annotations
 
-from sqlalchemy import ARRAY, Column, LargeBinary, MetaData, Table, Text
+from sqlalchemy import ARRAY, Column, LargeBinary, MetaData, Table, Text, Uuid
 
 from .table_columns import INSTANT, needed, optional
 
@@ -18,3 +18,4 @@ def add_keys(meta: MetaData) -> None:
         *optional(previous_until=INSTANT, rotated_at=INSTANT, expires_at=INSTANT, revoked_at=INSTANT),
         *optional(revoked_by=Text, last_used_at=INSTANT),
     )
+    Table("ended_session", meta, Column("id", Uuid, primary_key=True), *needed(until_at=INSTANT))

@@ -176,11 +176,9 @@ async def _answer(
     job_id = str(placed.answer.id)
     status = _status(placed, view, preferences)
     headers = {"Location": str(links_of(job_id, root)["self"])}
-    headers |= preferences.applied(minimal=preferences.is_minimal)
+    headers |= preferences.applied()
     headers |= RETRY_AFTER if status == 202 else {}  # noqa: PLR2004 - a status
     headers |= {} if view is None else {"ETag": etag_of(view)}
-    if preferences.is_minimal:
-        return Response(status_code=status, headers=headers)
     document: Document
     if view is None:
         document = receipt_document(placed.job, job_id=job_id, run_id=str(placed.answer.run_id), root=root)

@@ -87,7 +87,7 @@ async def get_job(
     words = frozenset[str](params.include)
     check_included(identity, words)
     view = await services.jobs.describe(parse_job_id(job_id), tenant=identity.tenant)
-    if "steps" not in words and is_known(view, request.headers.get("if-none-match", "")):
+    if "steps" not in words and is_known(etag_of(view), request):
         return Response(status_code=304, headers={"ETag": etag_of(view)})
     document = await shown_job(request, identity, view) | await included(services, identity, view, words)
     if "error" in words:

@@ -53,7 +53,7 @@ _PAGE = """<!doctype html>
         200: {
             **answer(ProblemType, "The code; as a page for who prefers `text/html`.", _EXAMPLE, Vary="Accept."),
         },
-        404: problems(404)[404],
+        **{status: problem for status, problem in problems(404).items() if status in {404, 422}},
     },
     openapi_extra={"security": list[object]()},
 )

@@ -10,9 +10,10 @@ from ...domain.queue import QueueChange
 from ..answers import Queue, QueueList
 from ..body import read_body, read_optional_body
 from ..caller import Operator, Reader
-from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..documents import IDEMPOTENCY_KEY, IF_MATCH_NEEDED, IF_NONE_MATCH, answer, body, problems
 from ..once import OnceRoute, claim_of
-from ..replies import reply
+from ..preconditions import versions_asked
+from ..replies import reply, reply_versioned
 from ..requests import QueuePatch, QueuePauseBody
 from ..requests_actions import ReasonBody
 from ..services import Services
@@ -32,6 +33,7 @@ _EXAMPLE = {
     "max_depth": None,
     "is_fair": False,
     "weights": {},
+    "version": "41c9a7d2be08f316",
 }
 _LIMITS = {
     "limits": {"concurrency": 8, "max_depth": 10_000},
@@ -66,11 +68,17 @@ async def list_queues(services: Services, identity: Reader) -> Response:
     operation_id="getQueue",
     summary="Describe a queue",
     response_model=None,
-    responses={200: answer(Queue, "The queue.", _EXAMPLE), **problems(404)},
+    responses={
+        200: answer(Queue, "The queue.", _EXAMPLE, ETag="Its version, and that of its depth."),
+        304: {"description": "It has not changed."},
+        **problems(404),
+    },
+    openapi_extra={"parameters": [IF_NONE_MATCH]},
 )
-async def get_queue(name: str, services: Services, identity: Reader) -> Response:
+async def get_queue(request: Request, name: str, services: Services, identity: Reader) -> Response:
     """Give one queue."""
-    return reply(queue_document(await services.queues.find(name), tenant=identity.tenant))
+    queue = await services.queues.find(name)
+    return reply_versioned(request, queue_document(queue, tenant=identity.tenant), queue.version)
 
 
 @router.patch(
@@ -78,23 +86,30 @@ async def get_queue(name: str, services: Services, identity: Reader) -> Response
     operation_id="updateQueue",
     summary="Limit a queue",
     response_model=None,
-    responses={200: answer(Queue, "The queue, limited so.", _EXAMPLE), **problems(has_body=True)},
-    openapi_extra=body(QueuePatch, _LIMITS, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
+    responses={
+        200: answer(Queue, "The queue, limited so.", _EXAMPLE, ETag="Its new version."),
+        **problems(412, 428, has_body=True),
+    },
+    openapi_extra=body(QueuePatch, _LIMITS, is_required=True) | {"parameters": [IF_MATCH_NEEDED, IDEMPOTENCY_KEY]},
 )
 async def update_queue(request: Request, name: str, services: Services, identity: Operator) -> Response:
     """Set how many jobs of a queue may run, how many it takes in, and whether its tenants take turns.
 
     What is left out stays; null is no limit.
+
+    `If-Match` names the settings that were looked at: of two callers with the same, one wins. How full it is, and what
+    the weights are, is no part of them.
     """
     identity.check_queue(name)
+    versions = versions_asked(request, is_needed=True, what="a queue")
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(QueuePatch)
     if asked.weights:
         identity.check_every_tenant("the weights of a queue")
     await claim_of(request, services, identity, sent)
     given = {field: getattr(asked, field) for field in asked.model_fields_set}
-    queue = await services.queues.limit(name, QueueChange(**given), by=identity.name)
-    return reply(queue_document(queue, tenant=identity.tenant))
+    queue = await services.queues.limit(name, QueueChange(**given), by=identity.name, versions=versions)
+    return reply_versioned(request, queue_document(queue, tenant=identity.tenant), queue.version)
 
 
 @router.post(

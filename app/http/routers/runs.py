@@ -49,9 +49,10 @@ async def list_steps(
     Values are given byte for byte as they were stored, to keys with the scope `payload:read`.
     """
     page = _Page(request, job_id, params, "steps")
-    run = await services.runs.run(parse_job_id(job_id), tenant=identity.tenant, after=page.after)
-    shown, cursor = page.of(run.history.steps)
     with_value = identity.may(Scope.PAYLOAD_READ)
+    values = params.limit if with_value else 0
+    run = await services.runs.run(parse_job_id(job_id), tenant=identity.tenant, after=page.after, values=values)
+    shown, cursor = page.of(run.history.steps)
     known = services.jobs.redaction
     redact = await known.of_job(parse_job_id(job_id), tenant=identity.tenant) if with_value and shown else ()
     document: Document = {
@@ -95,7 +96,7 @@ async def list_logs(
 ) -> Response:
     """Give what the body said with `ctx.log`, oldest first, and its latest progress."""
     page = _Page(request, job_id, params, "logs")
-    run = await services.runs.run(parse_job_id(job_id), tenant=identity.tenant, after=page.after)
+    run = await services.runs.run(parse_job_id(job_id), tenant=identity.tenant, after=page.after, values=0)
     shown, cursor = page.of(run.lines)
     document: Document = {
         "items": [line_document(line) for line in shown],

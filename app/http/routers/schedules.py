@@ -13,10 +13,10 @@ from ..answers_schedules import Decided, Schedule, ScheduleList, SchedulePreview
 from ..auth import Identity, Scope
 from ..body import read_optional_body
 from ..caller import Reader, ScheduleOperator
-from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
+from ..documents import IDEMPOTENCY_KEY, IF_NONE_MATCH, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
 from ..once import OnceRoute, acting, claim_of
-from ..replies import reply, root_of
+from ..replies import reply, reply_versioned, root_of
 from ..requests import PauseBody, PreviewParams
 from ..requests_actions import ReasonBody
 from ..services import HttpServices, Services
@@ -111,11 +111,18 @@ async def preview_schedule(
     operation_id="getSchedule",
     summary="Describe a schedule",
     response_model=None,
-    responses={200: answer(Schedule, "The schedule.", _EXAMPLE), **problems(404, 501)},
+    responses={
+        200: answer(Schedule, "The schedule.", _EXAMPLE, ETag="Its version."),
+        304: {"description": "It has not changed."},
+        **problems(404, 501),
+    },
+    openapi_extra={"parameters": [IF_NONE_MATCH]},
 )
-async def get_schedule(name: str, services: Services, identity: Reader) -> Response:
+async def get_schedule(request: Request, name: str, services: Services, identity: Reader) -> Response:
     """Give one schedule with its last 20 occurrences and its next five times."""
-    return await _shown(name, services, identity)
+    with_payload = identity.may(Scope.PAYLOAD_READ)
+    document = await services.schedules.find(name, with_payload=with_payload, tenant=identity.tenant)
+    return reply_versioned(request, document, str(document["code_version"] or "none"))
 
 
 @router.post(

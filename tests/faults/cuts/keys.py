@@ -97,4 +97,18 @@ class Used(_Made):
         assert await self.count("api_key", "last_used_at is not null") == 1
 
 
-OPERATIONS: tuple[type[Operation], ...] = (Create, Rotate, Revoke, Used)
+class EndSession(Create):
+    name = "end a session"
+
+    async def arrange(self) -> None:
+        await self.fetch("truncate outlast.ended_session, outlast.audit")
+        self.session = uuid4()
+
+    async def call(self) -> Any:
+        await self.store().end_session(self.session, lasts=timedelta(hours=1))
+
+    async def check(self, answer: Any) -> None:
+        assert await self.store(straight=True).ended_sessions() == {self.session}
+
+
+OPERATIONS: tuple[type[Operation], ...] = (Create, Rotate, Revoke, Used, EndSession)
