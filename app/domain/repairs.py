@@ -109,7 +109,7 @@ REPAIRS: Mapping[str, str] = {
         "transaction](../how-to/enqueue-in-your-transaction.md)."
     ),
     "PAYLOAD_INVALID": (
-        "The problem's `errors` point at the fields. Send what the job type's schema asks for; `GET /v1/job- "
+        "The problem's `errors` point at the fields. Send what the job type's schema asks for; `GET /v1/job-"
         "types/{name}` shows it."
     ),
     "PAYLOAD_TOO_LARGE": (

@@ -14,6 +14,7 @@ from tests.mutants.catalogue_beside import BESIDE
 from tests.mutants.catalogue_bulk import BULK
 from tests.mutants.catalogue_limits import LIMITS
 from tests.mutants.catalogue_looks import LOOKS
+from tests.mutants.catalogue_moves import MOVES
 from tests.mutants.catalogue_outbox import OUTBOX
 from tests.mutants.catalogue_purge import PURGES
 from tests.mutants.catalogue_queues import QUEUES
@@ -327,6 +328,7 @@ TARGETS = (
     *LOOKS,
     *OUTBOX,
     *QUEUES,
+    *MOVES,
     *RUNS,
     *SCHEDULES,
     *WEBHOOKS,

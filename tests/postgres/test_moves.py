@@ -157,7 +157,7 @@ async def test_jobs_come_in_their_order_and_from_every_bucket(two: Two) -> None:
     ready = [await source.enqueue(priority=priority) for priority in (5, 1, 5, 9)]
     later = await source.enqueue(delay=_HOUR)
     limited = [await source.enqueue(limits=(LimitKey("one", "k"),)) for _ in range(2)]
-    assert await two.move(batch=2) == {"moved": 7}
+    assert await two.move(batch=3) == {"moved": 7}
     states = {job_id: await state_of(target, job_id) for job_id in (*ready, later, *limited)}
     assert states == dict.fromkeys((*ready, *limited), State.READY) | {later: State.DELAYED}
     assert len(await fetch(target, "select from outlast.gate")) == 2

@@ -48,15 +48,14 @@ cross join lateral (
     and ($4::timestamptz is null or j.created_at >= $4) and ($5::timestamptz is null or j.created_at < $5)
   offset 0) e"""
 # $7 to $9: why dead jobs stopped, and of which kind their last error is.
-_ENDED_ALIKE = """
+_ENDED_ALIKE = f"""
 select f.job_id from outlast.finished f
 left join lateral (
   select a.error_type, a.error_code from outlast.attempt a where a.job_id = f.job_id
   order by a.number desc limit 1) a on true
-where f.state = any($6::smallint[]) and f.state <> {done} and coalesce(f.reason, '') = $7
-  and a.error_type is not distinct from $8::text and a.error_code is not distinct from $9::text""".replace(
-    "{done}", str(ENDED_DONE)
-)
+where f.state = {CODE_OF[State.DEAD]} and f.state <> {ENDED_DONE} and $6::smallint[] is not null
+  and coalesce(f.reason, '') = $7
+  and a.error_type is not distinct from $8::text and a.error_code is not distinct from $9::text"""  # noqa: S608  same
 _ENDED = "select f.job_id from outlast.finished f where f.state = any($6::smallint[])"
 _ENDED_BADLY = f"{_ENDED} and f.state <> {ENDED_DONE}"  # read along the index of those alone
 _NONE_ENDED = "select null::uuid where cardinality($6::smallint[]) < 0"
