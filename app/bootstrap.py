@@ -256,7 +256,6 @@ def build_services(
         auth=auth,
         keys=KeyControl(keys_of(driver), driver=driver, on_change=auth.changed),
         webhooks=webhook_control(settings, driver),
-        rate=RateLimiter(settings.api_rate_per_second),
         rate=RateLimiter(settings.api_rate_per_second, bytes_per_second=settings.api_bytes_per_second),
         telemetry=telemetry,
         version=__version__,

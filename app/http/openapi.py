@@ -41,7 +41,8 @@ from .run_answers import StreamedEvents
 _BODIES: tuple[type[BaseModel], ...] = (
     *(EnqueueBody, CancelBody, RetryBody, ForkBody, EventBody, PauseBody, NoBody),
     *(QueuePauseBody, QueuePatch, PatchBody, DuplicateBody, ReasonBody, BulkBody),
-    *(DeadPurgeBody, DeadRetryBody, LimitBody, KeyBody, RotateBody, BatchBody, WebhookBody, WebhookPatch, WebhookRotateBody),
+    *(DeadPurgeBody, DeadRetryBody, LimitBody, KeyBody, RotateBody, BatchBody),
+    *(WebhookBody, WebhookPatch, WebhookRotateBody),
 )
 _TAGS = (
     {

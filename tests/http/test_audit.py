@@ -165,7 +165,8 @@ def test_every_operation_that_changes_something_is_known_to_leave_a_row_or_not_t
     assert changing - _NOT_AUDITED == {
         *("createApiKey", "rotateApiKey", "revokeApiKey"),
         *("cancelJob", "retryJob", "forkJob", "releaseJob", "runJobNow", "updateJob", "deleteJob", "duplicateJob"),
-        *("revealJob", "createBulkOperation", "abortBulkOperation", "purgeDeadLetters", "updateQueue"),
+        *("revealJob", "createBulkOperation", "abortBulkOperation", "purgeDeadLetters", "retryDeadLetters"),
+        "updateQueue",
         *("pauseQueue", "resumeQueue", "drainWorker", "pauseSchedule", "resumeSchedule", "triggerSchedule"),
         *("releaseSlots", "setLimit", "createApiKey", "rotateApiKey", "revokeApiKey"),
         *("createWebhook", "updateWebhook", "rotateWebhook", "deleteWebhook", "resendDelivery"),
