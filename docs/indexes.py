@@ -117,9 +117,9 @@ PURPOSES: dict[str, Purpose] = {
     "api_key_pkey": Purpose("API keys", "every request"),
     "request_pkey": Purpose("requests with an `Idempotency-Key`", "the same request again"),
     "request_created": Purpose("requests with an `Idempotency-Key`", "their purge"),
-    "moving_pkey": Purpose("jobs on their way to another database", "their closing"),
-    "moving_job_id_key": Purpose("jobs on their way to another database", "none twice"),
-    "moving_target": Purpose("jobs on their way to another database", "what is left for a target, in order"),
+    "moving_pkey": Purpose("what is on its way to another database", "their closing"),
+    "moving_job_id_key": Purpose("what is on its way to another database", "none twice"),
+    "moving_target": Purpose("what is on its way to another database", "what is left for a target, in order"),
     "ended_session_pkey": Purpose("sessions of the dashboard that were ended", "none twice"),
 }
 

@@ -135,20 +135,13 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 # Pages are gone on with by themselves.
 UNSAID = {"cursor", "before"}
 # Start and delay exclude each other; so do the filters of two actions.
-ELSEWHERE = {
-    "enqueueJob": {"delay_ms"},
-    "createBulkOperation": {"priority"},
-}
-
+ELSEWHERE = {"enqueueJob": {"delay_ms"}, "createBulkOperation": {"priority"}}
 # What no method is for, and why.
 NOT_COVERED = {
     "streamTopics": "for pages that show many things",
     "describeProblem": "the client raises the problem itself, with its repair",
-    "getLivez": "a probe of the platform",
-    "getMetrics": "Prometheus scrapes it",
-    "getOpenapi": "for tools that read descriptions",
-    "getReadyz": "a probe of the platform",
-    "getStartupz": "a probe of the platform",
+    **dict.fromkeys(("getLivez", "getReadyz", "getStartupz"), "probes of the platform"),
+    **dict.fromkeys(("getMetrics", "getOpenapi"), "for tools that read these"),
     **dict.fromkeys(("createWebhook", "rotateWebhook"), "an administrator's, who has `outlast webhooks`"),
 }
 # Streams have no example that is one value; tested over a socket.
