@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from ..domain.errors import MediaUnsupported, NotImplementedYet, PayloadTooLarge, RequestInvalid
+from ..domain.errors import MediaUnsupported, PayloadTooLarge, RequestInvalid
 from ..domain.json_text import DEFAULT, JsonLimits, decode, members, read_text
 from .framework import body_errors, refusal
-from .problems import STATUS_DETAIL
+from .problems import MALFORMED_HEADER, STATUS_DETAIL
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -90,9 +90,11 @@ async def read_optional_body(request: Request, *, payload_max_bytes: int) -> Bod
 def refuse_request_key(request: Request) -> None:
     """Refuse a request key where the answer must not be kept: it holds a secret that is shown once."""
     if "idempotency-key" in request.headers:
-        raise NotImplementedYet(
+        raise RequestInvalid(
             "answers that hold a secret are not kept, so Idempotency-Key cannot be honoured here",
             fix="leave it out; when an answer was lost, list the keys and revoke the one nobody has the secret of",
+            errors=[{"in": "header", "pointer": "/Idempotency-Key", "detail": "is not for API keys"}],
+            **{STATUS_DETAIL: MALFORMED_HEADER},
         )
 
 

@@ -66,7 +66,7 @@ SUMMARY_EXAMPLE: dict[str, Any] = {
 JOB_EXAMPLE = SUMMARY_EXAMPLE | {"payload": {}, "result": None}
 
 PROBLEMS: Mapping[int, tuple[str, str]] = {
-    400: ("The cursor is not valid.", "CURSOR_INVALID"),
+    400: ("The cursor or a header is not valid.", "CURSOR_INVALID"),
     401: ("A valid key is needed.", "UNAUTHENTICATED"),
     403: ("The key may not do this.", "FORBIDDEN"),
     404: ("There is no such thing, or none this key may see.", "JOB_NOT_FOUND"),
@@ -85,11 +85,15 @@ _EVERYWHERE = (401, 403, 422, 429, 503)
 _WITH_BODY = (408, 413, 415, 501)
 
 
-def _header(name: str, description: str) -> Extra:
-    """Write down a header that may be sent; headers are read by hand, as bodies are."""
-    schema = {"type": "string"}
+def _header(name: str, description: str, *, pattern: str | None = None) -> Extra:
+    """Write down a header that may be sent; headers are read by hand, as bodies are. Only what fits is taken."""
+    schema = {"type": "string"} | ({} if pattern is None else {"pattern": pattern})
     return {"name": name, "in": "header", "required": False, "schema": schema, "description": description}
 
+
+# 1 to 255 characters, not all of them blank, in quotes; or bare, as many clients send it.
+_REQUEST_KEY = r'^(?:"(?! +")(?:[ !#-\[\]-~]|\\["\\]){1,255}"|[!#-+\--:<-\[\]-~]{1,255})$'
+_TAG = r'(?:W/)?"[!#-~\x80-\xff]*"'
 
 PREFER = _header("Prefer", "RFC 7240. `wait=N`: hold the answer up to N seconds (60 at most) for the job to end.") | {
     "example": "wait=10"
@@ -101,15 +105,22 @@ IDEMPOTENCY_KEY = _header(
     "Idempotency-Key",
     "Makes repeating the request safe: within 24 hours the same key gives the first answer again, with"
     " `Idempotency-Replayed: true`, and nothing is done twice. A quoted string of at most 255 characters.",
+    pattern=_REQUEST_KEY,
 ) | {"example": '"8e03978e-40d5-43dd-bc93-6894a57f9324"'}
 LAST_EVENT_ID = _header(
     "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )
 _VERSION = "The ETag it was read with: it is only acted on while it is still so. `*` for whatever it is."
-IF_MATCH = _header("If-Match", _VERSION)
+IF_MATCH = _header("If-Match", _VERSION, pattern=rf"^(?:\*|{_TAG}(?: *, *{_TAG})*)$")
 IF_MATCH_NEEDED = IF_MATCH | {"required": True, "example": '"9f2c1e0ab34d5566"'}
 IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while it has not changed.")
 
+# What a text that is a stream of events decodes to.
+STREAMED: dict[str, Any] = {
+    "type": "string",
+    "contentMediaType": "text/event-stream",
+    "contentSchema": {"$ref": "#/components/schemas/StreamedEvents"},
+}
 ELSEWHERE: dict[str, Any] = {
     "description": "The id was staged, and its key led to another job.",
     "headers": {"Location": {"description": "The same of that job.", "schema": {"type": "string"}}},

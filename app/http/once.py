@@ -31,13 +31,12 @@ from .auth import Identity
 from .body import Body
 from .caller import owner_of, route_path
 from .prefer import read_preferences
-from .problems import STATUS_DETAIL, is_fault
+from .problems import MALFORMED_HEADER, STATUS_DETAIL, is_fault
 from .replies import shown_job
 from .services import HttpServices
 
 REPLAYED = "Idempotency-Replayed"
 _HEADER = "idempotency-key"
-_MALFORMED = 400
 _LONGEST = 255
 # A string of RFC 8941, or, as many clients send it, the bare key.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
@@ -121,7 +120,7 @@ def _key_of(request: Request) -> str | None:
             "the header Idempotency-Key is not a key",
             fix=f'send it once, as a quoted string of 1 to {_LONGEST} ASCII characters: Idempotency-Key: "8e03978e"',
             errors=[{"in": "header", "pointer": "/Idempotency-Key", "detail": "must be one quoted string"}],
-            **{STATUS_DETAIL: _MALFORMED},
+            **{STATUS_DETAIL: MALFORMED_HEADER},
         )
     return key
 

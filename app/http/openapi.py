@@ -15,8 +15,9 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from .addresses import describe_addresses
 from .answers import Problem
-from .documents import JOB_ID, MINIMAL, PROBLEMS, WITHOUT_BODY
+from .documents import IDEMPOTENCY_KEY, JOB_ID, MINIMAL, PROBLEMS, WITHOUT_BODY, problems
 from .problems import MEDIA_TYPE, STATUS
 from .requests import (
     CancelBody,
@@ -104,6 +105,7 @@ def document_of(app: FastAPI) -> dict[str, Any]:
             _mend(operation)
             _prefer_minimal(path, method, operation)
     _restore_examples(app, document)
+    describe_addresses(document)
     return document
 
 
@@ -170,3 +172,5 @@ def _mend(operation: dict[str, Any]) -> None:
             if "itemSchema" in media:
                 media["schema"] = media.pop("itemSchema")
     operation["responses"].pop("default", None)
+    if any(parameter["name"] == IDEMPOTENCY_KEY["name"] for parameter in operation.get("parameters", ())):
+        operation["responses"]["400"] = problems(400)[400]

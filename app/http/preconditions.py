@@ -13,6 +13,7 @@ from starlette.requests import Request
 from ..domain.errors import PreconditionRequired, RequestInvalid
 
 _TAG = re.compile(r'(W/)?"([!#-~\x80-\xff]*)"')
+_TAGS = re.compile(rf"{_TAG.pattern}(?:[ \t]*,[ \t]*{_TAG.pattern})*")
 
 
 def versions_asked(request: Request, *, is_needed: bool, what: str = "a job") -> frozenset[str] | None:
@@ -32,15 +33,10 @@ def versions_asked(request: Request, *, is_needed: bool, what: str = "a job") ->
     text = ",".join(lines).strip()
     if text == "*":
         return None
-    found = []
-    for part in text.split(","):
-        tag = _TAG.fullmatch(part.strip())
-        if tag is None:
-            raise RequestInvalid(
-                "If-Match holds something else than entity tags",
-                fix='send the ETag as it was given, quotes included: If-Match: "9f2c1e0ab34d5566"',
-                errors=[{"in": "header", "pointer": "/If-Match", "detail": "must be entity tags, or `*`"}],
-            )
-        if tag[1] is None:
-            found.append(tag[2].partition(".")[0])
-    return frozenset(found)
+    if _TAGS.fullmatch(text) is None:
+        raise RequestInvalid(
+            "If-Match holds something else than entity tags",
+            fix='send the ETag as it was given, quotes included: If-Match: "9f2c1e0ab34d5566"',
+            errors=[{"in": "header", "pointer": "/If-Match", "detail": "must be entity tags, or `*`"}],
+        )
+    return frozenset(tag[2].partition(".")[0] for tag in _TAG.finditer(text) if tag[1] is None)

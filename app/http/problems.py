@@ -100,6 +100,8 @@ _RETRY_AFTER_SECONDS = 1
 _LONGEST_TEXT = 2_000
 _MOST_ERRORS = 50
 METHOD_NOT_ALLOWED = 405
+# An `Idempotency-Key` that is none, or that is not for this route.
+MALFORMED_HEADER = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from ..control.fleet import LARGEST_WORKER_ID
 from ..control.schedules import MOST_FIRES
@@ -26,6 +26,7 @@ from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, read_uuid
 from ..domain.turns import MOST_WEIGHTS
 from ..domain.webhook import WEBHOOK_PATTERN
 from ..domain.webhook_address import MAX_URL_CHARS
+from .fields import at_most_one, never_with
 
 _LONGEST_MS = LONGEST_DURATION // timedelta(milliseconds=1)
 _INSTANT = re.compile(
@@ -85,9 +86,18 @@ def worker_number(value: object) -> object:
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="Lower-case letters, digits and `_.:-`.")]
-Key = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_KEY_CHARS)]
-StepName = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=STEP_NAME_MOST)]
-Tag = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_TAG_CHARS)]
+# Printable and not blank, as far as every dialect of patterns can say it: format characters and those that are not
+# assigned are left to `printable`.
+PRINTABLE: dict[str, JsonValue] = {"pattern": r"^ *[^\s\x00-\x1f\x7f-\x9f](?:[^\s\x00-\x1f\x7f-\x9f]| )*$"}
+Key = Annotated[
+    str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_KEY_CHARS, json_schema_extra=PRINTABLE)
+]
+StepName = Annotated[
+    str, BeforeValidator(printable), Field(min_length=1, max_length=STEP_NAME_MOST, json_schema_extra=PRINTABLE)
+]
+Tag = Annotated[
+    str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_TAG_CHARS, json_schema_extra=PRINTABLE)
+]
 Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
 StateWord = Annotated[State, BeforeValidator(_state, json_schema_input_type=State)]
 UuidText = Annotated[UUID, BeforeValidator(_uuid, json_schema_input_type=UUID)]
@@ -112,10 +122,17 @@ class CallbackBody(Strict):
     events: Annotated[list[Literal["done", "dead", "cancelled"]], Field(min_length=1, max_length=3)] | None = Field(
         default=None, description="The ends to be told of; all of them without it."
     )
+# Facts of the enqueuer's own: no list and no object among them.
+_Flat = Annotated[
+    dict[str, Any],
+    Field(json_schema_extra={"additionalProperties": {"type": ["string", "number", "boolean", "null"]}}),
+]
 
 
 class EnqueueBody(Strict):
     """The body of `POST /v1/jobs`."""
+
+    model_config = ConfigDict(json_schema_extra=at_most_one("run_at", "delay_ms"))
 
     name: Name = Field(description="The job type.")
     payload: Any = Field(
@@ -139,7 +156,7 @@ class EnqueueBody(Strict):
         default=None, description="The key stays taken at least so long from now, even when the job has ended."
     )
     tags: list[Tag] = Field(default_factory=list, max_length=MAX_TAGS, description="Words to find the job by.")
-    meta: dict[str, Any] | None = Field(
+    meta: _Flat | None = Field(
         default=None, description="Facts of the caller's own, flat, at most 4 KiB, kept and given back byte for byte."
     )
     parent_id: UuidText | None = Field(default=None, description="The job this one belongs to.")
@@ -160,6 +177,8 @@ class CancelBody(Strict):
 
 class RetryBody(Strict):
     """The body of `POST /v1/jobs/{id}/retry`, which may be left out."""
+
+    model_config = ConfigDict(json_schema_extra=never_with("from_step", "mode", "fresh"))
 
     mode: Literal["resume", "fresh"] = Field(
         default="resume", description="Go on from the steps that are recorded, or begin a new run without any."
@@ -270,7 +289,7 @@ class RunPageParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(
         default=200, ge=1, le=1_000
     )
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
@@ -284,7 +303,7 @@ class EventParams(BaseModel):
     name: Name | None = Field(default=None, description="The event's name.")
     key: Key | None = Field(default=None, description="What it is about.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 
 
@@ -295,7 +314,7 @@ class SlotParams(BaseModel):
 
     name: Name | None = Field(default=None, description="The job type.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 
 
@@ -312,8 +331,8 @@ class DeployParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=20, ge=1, le=50)
-    before: Annotated[int | None, BeforeValidator(worker_number, json_schema_input_type=int | None)] = Field(
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=20, ge=1, le=50)
+    before: Annotated[int | None, BeforeValidator(worker_number)] = Field(
         default=None,
         ge=1,
         le=LARGEST_WORKER_ID,
@@ -328,7 +347,7 @@ class PreviewParams(BaseModel):
 
     cron: str = Field(max_length=255, description="Five fields, or one of `@hourly @daily @weekly @monthly @yearly`.")
     tz: str = Field(max_length=255, description="A zone of the IANA database, such as `Europe/Berlin`.")
-    n: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(
+    n: Annotated[int, BeforeValidator(whole_number)] = Field(
         default=5, ge=1, le=MOST_FIRES, description="How many times to show."
     )
     after: Instant | None = Field(default=None, description="Times after this one; after now without it.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from ..domain.audit import MAX_ACTOR_CHARS, Action, Target
 from ..domain.edit import JobPatch
 from ..domain.job import MAX_PRIORITY, MAX_TAGS
 from ..domain.retry import MOST_ATTEMPTS
-from .requests import Instant, Key, Strict, Tag, printable, whole_number
+from .fields import not_null, one_or_more
+from .requests import PRINTABLE, Instant, Key, Strict, Tag, printable, whole_number
 
 Reason = Annotated[Key | None, Field(description="Why, in your own words; kept in the audit.")]
 
@@ -21,8 +22,15 @@ class ReasonBody(Strict):
     reason: Reason = None
 
 
+def _changes(schema: dict[str, JsonValue]) -> None:
+    not_null(schema, but=("reason",))
+    schema |= one_or_more("priority", "run_at", "tags", "max_attempts")
+
+
 class PatchBody(Strict):
     """The body of `PATCH /v1/jobs/{id}`: the fields to change, one or more."""
+
+    model_config = ConfigDict(json_schema_extra=_changes)
 
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] | None = Field(
         default=None, description="0 to 9, lower first. A ready job becomes the last of its new priority."
@@ -78,16 +86,16 @@ class AuditParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    actor: Annotated[str | None, BeforeValidator(printable), Field(max_length=MAX_ACTOR_CHARS)] = Field(
+    actor: Annotated[str | None, BeforeValidator(printable), Field(max_length=MAX_ACTOR_CHARS, json_schema_extra=PRINTABLE)] = Field(
         default=None, description="Who acted: the name of a key, or `cli:` and an account."
     )
     action: Action | None = Field(default=None, description="What was done.")
     target_kind: Target | None = Field(default=None, description="What kind of thing it was done to.")
-    target: Annotated[str | None, BeforeValidator(printable), Field(max_length=512)] = Field(
+    target: Annotated[str | None, BeforeValidator(printable), Field(max_length=512, json_schema_extra=PRINTABLE)] = Field(
         default=None, description="Its id or name."
     )
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     created_after: Instant | None = Field(default=None, description="Not before this time.")
     created_before: Instant | None = Field(default=None, description="Before this time.")
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ..domain.bulk import MOST_IDS, BulkVerdict, ErrorKind, JobFilter
 from ..domain.job import MAX_PRIORITY
 from ..domain.state import State
+from .fields import exactly_one, only_with
 from .requests import Instant, JobFilterFields, Key, Name, Strict, UuidText, whole_number
 
 ActionWord = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
@@ -42,6 +43,8 @@ class BulkFilterFields(JobFilterFields):
 class BulkSelector(Strict):
     """Which jobs: some by their ids, or all that fit a filter."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one("ids", "filter"))
+
     ids: list[UuidText] | None = Field(default=None, min_length=1, max_length=MOST_IDS, description="These jobs.")
     filter: BulkFilterFields | None = Field(
         default=None, description="All jobs that fit when the operation is made. Without times, of the last 7 days."
@@ -50,6 +53,12 @@ class BulkSelector(Strict):
 
 class BulkBody(Strict):
     """The body of `POST /v1/bulk-operations`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [only_with("priority", "action", "set_priority"), only_with("run_at", "action", "reschedule")]
+        }
+    )
 
     action: ActionWord = Field(description="What is done to each job.")
     selector: BulkSelector = Field(description="Which jobs; one of `ids` and `filter`.")
@@ -93,7 +102,7 @@ class BulkListParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
 
 
@@ -111,5 +120,5 @@ class BulkItemParams(BaseModel):
     verdict: list[Annotated[BulkVerdict, BeforeValidator(_verdict, json_schema_input_type=BulkVerdict)]] = Field(
         default_factory=list, description="Repeat it to ask for several; without one, all jobs, undecided ones too."
     )
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")

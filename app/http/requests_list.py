@@ -42,7 +42,7 @@ class ListParams(JobFilterFields):
     tag_all: list[Tag] = Field(default_factory=list, max_length=MAX_TAGS, description="All of these tags.")
     key: Key | None = Field(default=None, description="The idempotency key.")
     parent_id: UuidText | None = Field(default=None, description="The job they belong to.")
-    worker_id: Annotated[int | None, BeforeValidator(worker_number, json_schema_input_type=int | None)] = Field(
+    worker_id: Annotated[int | None, BeforeValidator(worker_number)] = Field(
         default=None, ge=1, le=LARGEST_WORKER_ID, description="The worker they run on."
     )
     error_code: Key | None = Field(default=None, description="The code of the error of the last attempt.")
@@ -64,7 +64,7 @@ class ListParams(JobFilterFields):
     count: Annotated[bool, BeforeValidator(_yes, json_schema_input_type=bool)] = Field(
         default=False, description="Also count what fits, up to 10,000."
     )
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
     cursor: str | None = Field(
         default=None,
         max_length=200,

@@ -13,7 +13,7 @@ from ...domain.audit import Acting
 from ..answers_keys import ApiKey, ApiKeyList, IssuedApiKey
 from ..body import read_body, read_optional_body, refuse_request_key
 from ..caller import Admin
-from ..documents import IDEMPOTENCY_KEY, answer, body, problems
+from ..documents import answer, body, problems
 from ..framework import refuse_repeated
 from ..replies import reply, root_of
 from ..requests_actions import DeleteParams
@@ -67,9 +67,9 @@ async def list_api_keys(services: Services, identity: Admin) -> Response:
     response_model=None,
     responses={
         201: answer(IssuedApiKey, "The key, with its token this once.", _ISSUED, Location="The key."),
-        **problems(501, has_body=True),
+        **problems(400, 501, has_body=True),
     },
-    openapi_extra=body(KeyBody, _EXAMPLES, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(KeyBody, _EXAMPLES, is_required=True),
 )
 async def create_api_key(request: Request, services: Services, identity: Admin) -> Response:
     """Make a key that may do no more than the caller, and no longer. Its `token` is answered once and never again."""
@@ -108,10 +108,9 @@ async def get_api_key(key_id: str, services: Services, identity: Admin) -> Respo
     response_model=None,
     responses={
         200: answer(IssuedApiKey, "The key, with its new token this once.", _ISSUED),
-        **problems(404, 501, has_body=True),
+        **problems(400, 404, 501, has_body=True),
     },
-    openapi_extra=body(RotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False)
-    | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(RotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False),
 )
 async def rotate_api_key(request: Request, key_id: str, services: Services, identity: Admin) -> Response:
     """Give a key a new secret; the one before goes on being taken for the overlap, one before that no longer."""
@@ -135,9 +134,8 @@ async def rotate_api_key(request: Request, key_id: str, services: Services, iden
     response_model=None,
     responses={
         200: answer(ApiKey, "The key, over for good.", _KEY | {"revoked_at": "2026-11-29T13:00:00Z"}),
-        **problems(404, 501),
+        **problems(400, 404, 501),
     },
-    openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
 )
 async def revoke_api_key(
     request: Request, key_id: str, services: Services, identity: Admin, params: Annotated[DeleteParams, Query()]

@@ -15,7 +15,7 @@ from ...control.streams import JobStream
 from ...domain.job import JobId
 from ..auth import Scope
 from ..caller import Reader
-from ..documents import ELSEWHERE, LAST_EVENT_ID, problems
+from ..documents import ELSEWHERE, LAST_EVENT_ID, STREAMED, problems
 from ..event_stream import KEEP_ALIVE, KEEP_ALIVE_SECONDS, MEDIA_TYPE, RETRY, EventStream, encode
 from ..replies import root_of
 from ..run_examples import STREAM
@@ -42,7 +42,7 @@ _DRAINING: Document = {"reason": "this process goes away; connect again"}
                 "Server-sent events until the job ends: `state`, `attempt`, `step`, `progress`, `log`, and last `end`;"
                 " or `draining` when the process goes away. `StreamedEvents` has the data of each by its name."
             ),
-            "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "examples": {"example": {"value": STREAM}}}},
+            "content": {MEDIA_TYPE: {"schema": STREAMED, "examples": {"example": {"value": STREAM}}}},
         },
         303: ELSEWHERE,
         **problems(404, 429),
