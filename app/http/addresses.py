@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..domain.job import NAME_PATTERN
+from .documents import JOB_ID
 
 _UUID = {"type": "string", "format": "uuid"}
 _NAME = {"type": "string", "pattern": NAME_PATTERN}
@@ -60,6 +61,8 @@ def describe_addresses(document: dict[str, Any]) -> None:
         for parameter in operation.get("parameters", ()):
             if parameter["in"] == "path" and parameter["name"] in _SHAPES:
                 parameter["schema"] |= _SHAPES[parameter["name"]]
+            if parameter["name"] == "job_id":
+                parameter["example"] = JOB_ID
     for source in _SOURCES:
         links = {name: _link(name, source) for name, (path, _) in operations.items() if path.startswith(source.below)}
         for status in source.statuses:

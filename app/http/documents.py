@@ -87,13 +87,13 @@ _WITH_BODY = (408, 413, 415, 501)
 
 def _header(name: str, description: str, *, pattern: str | None = None) -> Extra:
     """Write down a header that may be sent; headers are read by hand, as bodies are. Only what fits is taken."""
-    schema = {"type": "string"} | ({} if pattern is None else {"pattern": pattern})
+    schema = {"type": "string"} | ({} if pattern is None else {"pattern": pattern, "minLength": 1})
     return {"name": name, "in": "header", "required": False, "schema": schema, "description": description}
 
 
 # 1 to 255 characters, not all of them blank, in quotes; or bare, as many clients send it.
 _REQUEST_KEY = r'^(?:"(?! +")(?:[ !#-\[\]-~]|\\["\\]){1,255}"|[!#-+\--:<-\[\]-~]{1,255})$'
-_TAG = r'(?:W/)?"[!#-~\x80-\xff]*"'
+_TAG = '(?:W/)?"[!#-~]*"'
 
 PREFER = _header("Prefer", "RFC 7240. `wait=N`: hold the answer up to N seconds (60 at most) for the job to end.") | {
     "example": "wait=10"
@@ -111,9 +111,13 @@ LAST_EVENT_ID = _header(
     "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )
 _VERSION = "The ETag it was read with: it is only acted on while it is still so. `*` for whatever it is."
-IF_MATCH = _header("If-Match", _VERSION, pattern=rf"^(?:\*|{_TAG}(?: *, *{_TAG})*)$")
-IF_MATCH_NEEDED = IF_MATCH | {"required": True, "example": '"9f2c1e0ab34d5566"'}
-IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while it has not changed.")
+IF_MATCH = _header("If-Match", _VERSION, pattern=rf"^(?:\*|{_TAG}(?: *, *{_TAG})*)$") | {
+    "example": '"9f2c1e0ab34d5566"'
+}
+IF_MATCH_NEEDED = IF_MATCH | {"required": True}
+IF_NONE_MATCH = _header("If-None-Match", "An ETag seen before; 304 while it has not changed.") | {
+    "example": '"9f2c1e0ab34d5566"'
+}
 
 # What a text that is a stream of events decodes to.
 STREAMED: dict[str, Any] = {

@@ -177,12 +177,21 @@ def problem_response(error: OutlastError, facts: RequestFacts) -> Response:
 
 
 def _field_errors(error: OutlastError) -> list[object]:
-    """Give the fields that do not fit; an error that knows one place only says it as `pointer`."""
+    """Give the fields that do not fit; an error that knows one place only says it as `pointer`.
+
+    Those of a payload nobody has sent in this request, as a schedule's, are given as they are there.
+    """
     given = error.details.get("errors")
     if isinstance(given, list):
-        return given[:_MOST_ERRORS]
+        return [_field_error(each) for each in given[:_MOST_ERRORS]]
     pointer = error.details.get("pointer")
     return [{"in": "body", "pointer": pointer, "detail": error.cause}] if isinstance(pointer, str) else []
+
+
+def _field_error(given: object) -> object:
+    if isinstance(given, Mapping) and "message" in given:
+        return {"in": "body", "pointer": given.get("pointer", ""), "detail": given["message"]}
+    return given
 
 
 def _plain(value: object) -> object:

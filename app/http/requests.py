@@ -98,6 +98,7 @@ StepName = Annotated[
 Tag = Annotated[
     str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_TAG_CHARS, json_schema_extra=PRINTABLE)
 ]
+Cursor = Annotated[str, Field(max_length=200, json_schema_extra={"pattern": "^[A-Za-z0-9_-]*$"})]
 Instant = Annotated[datetime, BeforeValidator(_instant, json_schema_input_type=datetime)]
 StateWord = Annotated[State, BeforeValidator(_state, json_schema_input_type=State)]
 UuidText = Annotated[UUID, BeforeValidator(_uuid, json_schema_input_type=UUID)]
@@ -289,10 +290,8 @@ class RunPageParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: Annotated[int, BeforeValidator(whole_number)] = Field(
-        default=200, ge=1, le=1_000
-    )
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=200, ge=1, le=1_000)
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
 class EventParams(BaseModel):
@@ -304,7 +303,7 @@ class EventParams(BaseModel):
     key: Key | None = Field(default=None, description="What it is about.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
 class SlotParams(BaseModel):
@@ -315,7 +314,7 @@ class SlotParams(BaseModel):
     name: Name | None = Field(default=None, description="The job type.")
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
 class LimitParams(BaseModel):
@@ -340,13 +339,16 @@ class DeployParams(BaseModel):
     )
 
 
+Rule = Annotated[str, Field(max_length=255, json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f]*$"})]
+
+
 class PreviewParams(BaseModel):
     """The query of `GET /v1/schedules/preview`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cron: str = Field(max_length=255, description="Five fields, or one of `@hourly @daily @weekly @monthly @yearly`.")
-    tz: str = Field(max_length=255, description="A zone of the IANA database, such as `Europe/Berlin`.")
+    cron: Rule = Field(description="Five fields, or one of `@hourly @daily @weekly @monthly @yearly`.")
+    tz: Rule = Field(description="A zone of the IANA database, such as `Europe/Berlin`.")
     n: Annotated[int, BeforeValidator(whole_number)] = Field(
         default=5, ge=1, le=MOST_FIRES, description="How many times to show."
     )

@@ -11,7 +11,7 @@ from ..domain.edit import JobPatch
 from ..domain.job import MAX_PRIORITY, MAX_TAGS
 from ..domain.retry import MOST_ATTEMPTS
 from .fields import not_null, one_or_more
-from .requests import PRINTABLE, Instant, Key, Strict, Tag, printable, whole_number
+from .requests import PRINTABLE, Cursor, Instant, Key, Strict, Tag, printable, whole_number
 
 Reason = Annotated[Key | None, Field(description="Why, in your own words; kept in the audit.")]
 
@@ -86,16 +86,16 @@ class AuditParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    actor: Annotated[str | None, BeforeValidator(printable), Field(max_length=MAX_ACTOR_CHARS, json_schema_extra=PRINTABLE)] = Field(
-        default=None, description="Who acted: the name of a key, or `cli:` and an account."
-    )
+    actor: Annotated[
+        str | None, BeforeValidator(printable), Field(max_length=MAX_ACTOR_CHARS, json_schema_extra=PRINTABLE)
+    ] = Field(default=None, description="Who acted: the name of a key, or `cli:` and an account.")
     action: Action | None = Field(default=None, description="What was done.")
     target_kind: Target | None = Field(default=None, description="What kind of thing it was done to.")
-    target: Annotated[str | None, BeforeValidator(printable), Field(max_length=512, json_schema_extra=PRINTABLE)] = Field(
-        default=None, description="Its id or name."
+    target: Annotated[str | None, BeforeValidator(printable), Field(max_length=512, json_schema_extra=PRINTABLE)] = (
+        Field(default=None, description="Its id or name.")
     )
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     created_after: Instant | None = Field(default=None, description="Not before this time.")
     created_before: Instant | None = Field(default=None, description="Before this time.")
     limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")

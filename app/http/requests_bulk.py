@@ -11,7 +11,7 @@ from ..domain.bulk import MOST_IDS, BulkVerdict, ErrorKind, JobFilter
 from ..domain.job import MAX_PRIORITY
 from ..domain.state import State
 from .fields import exactly_one, only_with
-from .requests import Instant, JobFilterFields, Key, Name, Strict, UuidText, whole_number
+from .requests import Cursor, Instant, JobFilterFields, Key, Name, Strict, UuidText, whole_number
 
 ActionWord = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
 
@@ -103,7 +103,7 @@ class BulkListParams(BaseModel):
 
     tenant: Key | None = Field(default=None, description="A tenant the key may act for.")
     limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
 def _verdict(value: object) -> object:
@@ -121,4 +121,4 @@ class BulkItemParams(BaseModel):
         default_factory=list, description="Repeat it to ask for several; without one, all jobs, undecided ones too."
     )
     limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")

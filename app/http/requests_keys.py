@@ -27,15 +27,18 @@ _ScopeWord = Annotated[Scope, BeforeValidator(_scope, json_schema_input_type=Sco
 class KeyBody(Strict):
     """The body of `POST /v1/api-keys`."""
 
-    label: Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_LABEL_CHARS, json_schema_extra=PRINTABLE)] = Field(
-        description="Who uses it; shown in lists and in the audit."
-    )
-    scopes: Annotated[list[_ScopeWord], Field(min_length=1, max_length=len(Scope), json_schema_extra={"uniqueItems": True})] = Field(
-        description="What it may do; no more than the key that makes it."
-    )
+    label: Annotated[
+        str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_LABEL_CHARS, json_schema_extra=PRINTABLE)
+    ] = Field(description="Who uses it; shown in lists and in the audit.")
+    scopes: Annotated[
+        list[_ScopeWord], Field(min_length=1, max_length=len(Scope), json_schema_extra={"uniqueItems": True})
+    ] = Field(description="What it may do; no more than the key that makes it.")
     tenant: Key | None = Field(default=None, description="Whom it acts for: without it, as the key that makes it.")
     queues: (
-        Annotated[list[Annotated[str, Field(pattern=NAME_PATTERN)]], Field(min_length=1, max_length=_MOST_QUEUES, json_schema_extra={"uniqueItems": True})]
+        Annotated[
+            list[Annotated[str, Field(pattern=NAME_PATTERN)]],
+            Field(min_length=1, max_length=_MOST_QUEUES, json_schema_extra={"uniqueItems": True}),
+        ]
         | None
     ) = Field(default=None, description="The queues it may enqueue to and act on; all of them without it.")
     expires_at: Instant | None = Field(default=None, description="When it ends by itself.")

@@ -11,7 +11,7 @@ from ..control.jobs import ListQuery
 from ..domain.errors import RequestInvalid
 from ..domain.job import MAX_TAGS, JobId, WorkerId
 from .includes import LARGE, ListIncludes
-from .requests import Instant, JobFilterFields, Key, Tag, UuidText, whole_number, worker_number
+from .requests import Cursor, Instant, JobFilterFields, Key, Tag, UuidText, whole_number, worker_number
 
 LISTS = frozenset({"state", "tag", "tag_all", "include"})
 Sort: TypeAlias = Literal["-created_at", "created_at", "run_at", "-run_at", "finished_at", "-finished_at"]
@@ -65,9 +65,8 @@ class ListParams(JobFilterFields):
         default=False, description="Also count what fits, up to 10,000."
     )
     limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(
+    cursor: Cursor | None = Field(
         default=None,
-        max_length=200,
         description="`next_cursor` of the page before, or `prev_cursor` of the page after.",
     )
 

@@ -43,7 +43,7 @@ _KEY = {
 _ISSUED = _KEY | {"token": f"ol_{_ID}_…"}
 _EXAMPLES = {
     "backend": {"label": "shop backend", "scopes": ["jobs:read", "jobs:write"]},
-    "on call": {"label": "on call", "scopes": ["jobs:read", "operate"], "expires_at": "2027-11-29T12:00:00Z"},
+    "on call": {"label": "on call", "scopes": ["jobs:read", "operate"], "expires_at": "2126-11-29T12:00:00Z"},
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from ...domain.errors import JsonInvalid, PayloadTooLarge
+from ...domain.errors import JsonInvalid, PayloadInvalid, PayloadTooLarge
 from ..answers import Job
 from ..answers_audit import RunNowJob
 from ..auth import Identity, Scope
@@ -20,6 +20,7 @@ from ..preconditions import versions_asked
 from ..replies import etag_of, reply, reply_job, root_of, shown_job
 from ..requests_actions import DeleteParams, DuplicateBody, PatchBody, ReasonBody
 from ..services import Services
+from .enqueue import within_body
 from .jobs import job_to_act_on
 
 router = APIRouter(tags=["jobs"], route_class=OnceRoute)
@@ -154,5 +155,7 @@ async def duplicate_job(request: Request, job_id: str, services: Services, ident
     except (JsonInvalid, PayloadTooLarge) as exc:  # of the changed payload: the body's own were found while it was read
         pointer = f"/input_patch{exc.details.get('pointer', '')}"
         raise type(exc)(exc.cause, fix=exc.fix, **exc.details | {"pointer": pointer}) from exc
+    except PayloadInvalid as exc:
+        raise within_body(exc, "/input_patch") from exc
     headers = {"Location": f"{root_of(request)}/v1/jobs/{view.id}", "ETag": etag_of(view)}
     return reply(await shown_job(request, identity, view), status=201, headers=headers)

@@ -120,7 +120,7 @@ def as_sent(error: OutlastError) -> OutlastError:
     """Let what an enqueue was refused for point into the body that was sent, and name its fields as they are there."""
     match error:
         case PayloadInvalid():
-            return _within_body(error)
+            return within_body(error, "/payload")
         case JsonInvalid() | PayloadTooLarge():  # of the payload alone: the body's own were found while it was read
             return type(error)(error.cause, fix=error.fix, **error.details | {"pointer": _in_payload(error)})
         case RequestInvalid():
@@ -129,12 +129,12 @@ def as_sent(error: OutlastError) -> OutlastError:
             return error
 
 
-def _within_body(error: PayloadInvalid) -> PayloadInvalid:
-    """Let pointers into the payload point into the body that was sent."""
+def within_body(error: PayloadInvalid, at: str) -> PayloadInvalid:
+    """Let pointers into a payload point into the body that was sent, where it, or what changes it, is `at`."""
     found = error.details.get("errors")
     if not isinstance(found, list):
-        return PayloadInvalid(error.cause, fix=error.fix, pointer=_in_payload(error))
-    errors = [{"in": "body", "pointer": f"/payload{each['pointer']}", "detail": each["message"]} for each in found]
+        return PayloadInvalid(error.cause, fix=error.fix, pointer=f"{at}{error.details.get('pointer', '')}")
+    errors = [{"in": "body", "pointer": f"{at}{each['pointer']}", "detail": each["message"]} for each in found]
     return PayloadInvalid(error.cause, fix=error.fix, errors=errors)
 
 

@@ -40,13 +40,13 @@ _LIMITS = {
     "no limit": {"concurrency": None},
     "turns": {"is_fair": True, "weights": {"acme": 3, "globex": None}},
 }
-_PAUSE = {"reason": "the mail server moves", "until": "2026-11-29T14:00:00Z"}
+_PAUSE = {"reason": "the mail server moves", "until": "2126-11-29T14:00:00Z"}
 _PAUSED = _EXAMPLE | {
     "is_paused": True,
     "paused_at": "2026-11-29T12:00:00Z",
     "paused_by": "bootstrap",
     "pause_reason": "the mail server moves",
-    "paused_until": "2026-11-29T14:00:00Z",
+    "paused_until": "2126-11-29T14:00:00Z",
 }
 
 

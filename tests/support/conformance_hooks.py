@@ -1,0 +1,110 @@
+"""What schemathesis is told about the service: what it cannot know, and what of its findings is none, with the reason.
+
+Loaded into the process of schemathesis by `SCHEMATHESIS_HOOKS`; `conformance` starts it. Counts what every operation
+answered, so that a run that reached nothing is not taken for one that found nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from schemathesis import Case, HookContext, Response
+from schemathesis.core.failures import Failure
+
+# Keys that must not be ended by the run that uses them, and where the counts go.
+PROTECTED, COUNTS = "CONFORMANCE_PROTECTED", "CONFORMANCE_COUNTS"
+
+_ACCEPTED, _REJECTED = "ST201", "ST202"
+_NO_ID = "0" * 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """A kind of finding that is none. `detail` is matched against what the problem says of the request's fields."""
+
+    finding: str
+    why: str
+    code: str = "REQUEST_INVALID"
+    detail: str = ""
+
+    def fits(self, finding: str, problem: dict[str, Any]) -> bool:
+        """Say whether a finding is of this kind."""
+        if finding != self.finding or problem.get("code") != self.code:
+            return False
+        said = [problem["detail"], *(str(error.get("detail")) for error in problem.get("errors", ()))]
+        return any(re.search(self.detail, text) for text in said)
+
+
+EXCUSES = (
+    Excuse(finding=_REJECTED, code="CURSOR_INVALID", why="a cursor is opaque: only what was given out is one"),
+    Excuse(finding=_REJECTED, code="IDEMPOTENCY_KEY_REUSED", why="an example's key was sent with another body before"),
+    Excuse(finding=_REJECTED, code="PRECONDITION_FAILED", why="the ETag is not the job's, which no schema knows"),
+    Excuse(finding=_REJECTED, code="SCHEDULE_INVALID", why="no schema says which texts are cron rules and time zones"),
+    Excuse(finding=_REJECTED, code="PAYLOAD_INVALID", why="the payload's schema is the job type's: GET /v1/job-types"),
+    Excuse(
+        finding=_REJECTED,
+        detail="^not with atomic: false$",
+        why="OpenAPI has no words for a header that excludes a value of the body",
+    ),
+    Excuse(
+        finding=_REJECTED,
+        detail="is in the past$|must be within one day ago and five years ahead$|^run_at is out of range$|^would have expired",
+        why="a schema does not know what time it is",
+    ),
+    Excuse(
+        finding=_REJECTED,
+        detail="^Input should be a valid integer$",
+        why="JSON Schema takes 5.0 for an integer; numbers are read here as they are written",
+    ),
+    Excuse(
+        finding="ST101", code="NOT_IMPLEMENTED", detail="^callbacks are not built yet$", why="what is not built says so"
+    ),
+    Excuse(
+        finding=_REJECTED,
+        detail="^must be printable characters",
+        why="format characters and characters that are not assigned have no name that every dialect of patterns knows",
+    ),
+)
+
+
+_counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+_protected = frozenset(filter(None, os.environ.get(PROTECTED, "").split(",")))
+
+
+@schemathesis.hook
+def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> None:
+    """Keep the keys of the run."""
+    if case.path_parameters.get("key_id") in _protected:
+        case.path_parameters["key_id"] = _NO_ID
+
+
+@schemathesis.hook
+def after_call(context: HookContext, case: Case, response: Response) -> None:
+    """Count the answers."""
+    _counts[case.operation.label][str(response.status_code)] += 1
+
+
+@schemathesis.hook
+def filter_failure(context: HookContext, failure: Failure, case: Case, response: Response) -> bool:
+    """Let what is excused pass."""
+    try:
+        problem = response.json()
+    except ValueError:
+        return True
+    if not isinstance(problem, dict):
+        return True
+    return not any(excuse.fits(failure.code, problem) for excuse in EXCUSES)
+
+
+@atexit.register
+def _write_counts() -> None:
+    if path := os.environ.get(COUNTS):
+        Path(path).write_text(json.dumps(_counts, indent=1, sort_keys=True))
