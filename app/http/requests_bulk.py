@@ -56,7 +56,7 @@ class BulkBody(Strict):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "allOf": [only_with("priority", "action", "set_priority"), only_with("run_at", "action", "reschedule")]
+            "allOf": [*only_with("priority", "action", "set_priority"), *only_with("run_at", "action", "reschedule")]
         }
     )
 

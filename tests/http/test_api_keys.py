@@ -45,6 +45,22 @@ def with_key(api: Api, key: dict[str, Any]) -> httpx.AsyncClient:
     return api.client_with({"Authorization": f"Bearer {key['token']}"})
 
 
+async def test_a_request_key_is_refused_where_answers_hold_secrets(locked: Api) -> None:
+    key = await made(locked)
+    path = f"/v1/api-keys/{key['id']}"
+    for method, where, body in (
+        ("POST", "/v1/api-keys", {"label": "ci", "scopes": ["jobs:read"]}),
+        ("POST", f"{path}/rotate", {}),
+        ("DELETE", path, None),
+    ):
+        refused = await locked.client.request(method, where, json=body, headers={"Idempotency-Key": '"1"'})
+        assert code_of(refused) == (400, "REQUEST_INVALID")
+        assert refused.json()["errors"][0]["pointer"] == "/Idempotency-Key"
+        assert refused.json()["fix"].startswith("leave it out")
+    assert [each["id"] for each in (await locked.client.get("/v1/api-keys")).json()["items"]] == [key["id"]]
+    assert (await locked.client.get(path)).json()["revoked_at"] is None
+
+
 async def test_a_key_opens_what_its_scopes_say(each_locked: Api) -> None:
     key = await made(each_locked, "jobs:read")
     async with with_key(each_locked, key) as reader:

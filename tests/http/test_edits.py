@@ -81,6 +81,8 @@ async def test_an_edit_without_a_version_is_refused(api: Api) -> None:
     for etag, expected in (
         ('W/"{tag}"', (412, "PRECONDITION_FAILED")),
         ('"another"', (412, "PRECONDITION_FAILED")),
+        ('"one, tag"', (422, "REQUEST_INVALID")),
+        ('"one,tag"', (412, "PRECONDITION_FAILED")),
         ("{tag}", (422, "REQUEST_INVALID")),
         ('"{tag}', (422, "REQUEST_INVALID")),
         ("", (422, "REQUEST_INVALID")),
@@ -206,6 +208,9 @@ async def test_a_duplicate_is_admitted_like_any_job(api: Api) -> None:
     assert (other.status_code, other.json()["idempotency_key"]) == (201, "order:2")
     unfit = await api.client.post(f"/v1/jobs/{first['id']}/duplicate", json={"input_patch": {"order": "x"}})
     assert code_of(unfit) == (422, "PAYLOAD_INVALID")
+    (error,) = unfit.json()["errors"]
+    assert (error["in"], error["pointer"]) == ("body", "/input_patch/order")
+    assert "integer" in error["detail"]
 
 
 @pytest.mark.parametrize("action", ["run-now", "duplicate"])

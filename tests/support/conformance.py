@@ -83,13 +83,12 @@ def _document(job_id: str) -> str:
 
 async def run(
     api: Service,
-    token: str,
+    issued: Issued,
     folder: Path,
     *,
     examples: int,
     seed: int,
     phases: Sequence[str] = ALL_PHASES,
-    protected: Sequence[str] = (),
     job_id: str,
     more: Sequence[str] = (),
     environment: Mapping[str, str],
@@ -100,27 +99,25 @@ async def run(
     (folder / "openapi.json").write_text(_document(job_id))
     words = [
         *(sys.executable, "-m", "schemathesis.cli", "--no-color", "run", "openapi.json"),
-        *("--url", api.api, "--header", f"Authorization: Bearer {token}"),
+        *("--url", api.api, "--header", f"Authorization: Bearer {issued.token}"),
         *("--phases", ",".join(phases), "--max-examples", str(examples), "--seed", str(seed)),
         *("--request-timeout", "60", "--warnings", "off", "--continue-on-failure", "--suppress-health-check", "all"),
         *(word for name in LEFT_OUT for word in ("--exclude-operation-id", name)),
         *more,
     ]
     hooks = {"SCHEMATHESIS_HOOKS": "tests.support.conformance_hooks", "PYTHONPATH": str(CHECKOUT)}
-    own = {COUNTS: str(counts), PROTECTED: ",".join(protected)}
-    child = await asyncio.create_subprocess_exec(
-        *words,
-        cwd=folder,
-        env={**environment, **hooks, **own},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    own = {COUNTS: str(counts), PROTECTED: issued.key.id}
+    said = folder / "schemathesis.log"
+    with said.open("wb") as out:
+        child = await asyncio.create_subprocess_exec(
+            *words, cwd=folder, env={**environment, **hooks, **own}, stdout=out, stderr=asyncio.subprocess.STDOUT
+        )
     try:
-        out, _ = await child.communicate()
+        await child.wait()
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     found: dict[str, Any] = json.loads(counts.read_text()) if counts.exists() else {}
     assert child.returncode is not None
-    return Ran(code=child.returncode, said=out.decode(errors="replace"), counts=found)
+    return Ran(code=child.returncode, said=said.read_text(errors="replace"), counts=found)
