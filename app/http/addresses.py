@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..domain.job import NAME_PATTERN
+from ..domain.webhook import WEBHOOK_PATTERN
 from .documents import JOB_ID
 
 _UUID = {"type": "string", "format": "uuid"}
@@ -18,6 +19,8 @@ _SHAPES: Mapping[str, Mapping[str, str]] = {
     "job_id": _UUID,
     "bulk_id": _UUID,
     "key_id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+    "webhook_id": {"type": "string", "pattern": WEBHOOK_PATTERN},
+    "delivery_id": _UUID,
     "worker_id": {"type": "string", "pattern": "^[1-9][0-9]{0,9}$"},
     "name": _NAME,
     "limit": _NAME,
@@ -42,6 +45,7 @@ _SOURCES = (
     _Source("listJobs", ("200",), _JOB, {"job_id": "/items/0/id"}),
     _Source("createBulkOperation", ("202",), "/v1/bulk-operations/{bulk_id}", {"bulk_id": "/id"}),
     _Source("createApiKey", ("201",), "/v1/api-keys/{key_id}", {"key_id": "/id"}),
+    _Source("createWebhook", ("201",), "/v1/webhooks/{webhook_id}", {"webhook_id": "/id"}),
     _Source("listQueues", ("200",), "/v1/queues/{name}", {"name": "/items/0/name"}),
     _Source("listSchedules", ("200",), "/v1/schedules/{name}", {"name": "/items/0/name"}),
     _Source("describeJobTypes", ("200",), "/v1/job-types/{name}", {"name": "/items/0/name"}),
@@ -64,9 +68,17 @@ def describe_addresses(document: dict[str, Any]) -> None:
             if parameter["name"] == "job_id":
                 parameter["example"] = JOB_ID
     for source in _SOURCES:
-        links = {name: _link(name, source) for name, (path, _) in operations.items() if path.startswith(source.below)}
+        links = {
+            name: _link(name, source)
+            for name, (path, operation) in operations.items()
+            if path.startswith(source.below) and _needs(operation) == set(source.where)
+        }
         for status in source.statuses:
             operations[source.operation][1]["responses"][status]["links"] = links
+
+
+def _needs(operation: dict[str, Any]) -> set[str]:
+    return {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
 
 
 def _link(name: str, source: _Source) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def refuse_request_key(request: Request) -> None:
     if "idempotency-key" in request.headers:
         raise RequestInvalid(
             "answers that hold a secret are not kept, so Idempotency-Key cannot be honoured here",
-            fix="leave it out; when an answer was lost, list the keys and revoke the one nobody has the secret of",
-            errors=[{"in": "header", "pointer": "/Idempotency-Key", "detail": "is not for API keys"}],
+            fix="leave it out; when an answer was lost, list what there is and end the one nobody has the secret of",
+            errors=[{"in": "header", "pointer": "/Idempotency-Key", "detail": "is not for answers that hold a secret"}],
             **{STATUS_DETAIL: MALFORMED_HEADER},
         )
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from ..domain.webhook import MAX_LABEL_CHARS, MOST_OVERLAP
 from ..domain.webhook_address import MAX_URL_CHARS
-from .requests import Strict, printable, whole_number
+from .fields import not_null, one_or_more
+from .requests import PRINTABLE, Cursor, Key, Strict, printable, whole_number
 from .requests_actions import Reason
 
 _MOST_OVERLAP_MS = round(MOST_OVERLAP.total_seconds() * 1000)
 
-_Label = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_LABEL_CHARS)]
-_Url = Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_URL_CHARS)]
+_Label = Annotated[
+    str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_LABEL_CHARS, json_schema_extra=PRINTABLE)
+]
+_Url = Annotated[
+    str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_URL_CHARS, json_schema_extra=PRINTABLE)
+]
 
 
 class WebhookBody(Strict):
@@ -22,14 +27,21 @@ class WebhookBody(Strict):
 
     label: _Label = Field(description="Who receives it; shown in lists and in the audit.")
     url: _Url = Field(description="Where deliveries go: https, and an address of the public internet.")
-    tenant: Annotated[str, BeforeValidator(printable), Field(min_length=1, max_length=255)] | None = Field(
+    tenant: Key | None = Field(
         default=None, description="Whose it is, for a key that acts for several tenants; else the key's own."
     )
     reason: Reason = None
 
 
+def _changes(schema: dict[str, JsonValue]) -> None:
+    not_null(schema, but=("reason",))
+    schema |= one_or_more("label", "url", "is_disabled")
+
+
 class WebhookPatch(Strict):
     """The body of `PATCH /v1/webhooks/{id}`: what to change, one thing or more."""
+
+    model_config = ConfigDict(json_schema_extra=_changes)
 
     label: _Label | None = None
     url: _Url | None = Field(default=None, description="Deliveries that are on their way go there, too.")
@@ -59,5 +71,5 @@ class DeliveryParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: Annotated[int, BeforeValidator(whole_number, json_schema_input_type=int)] = Field(default=50, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200, description="`next_cursor` of the page before.")
+    limit: Annotated[int, BeforeValidator(whole_number)] = Field(default=50, ge=1, le=200)
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the page before.")

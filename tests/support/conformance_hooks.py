@@ -89,9 +89,7 @@ EXCUSES = (
         detail="^Input should be a valid integer$",
         why="JSON Schema takes 5.0 for an integer; numbers are read here as they are written",
     ),
-    Excuse(
-        finding="ST101", code="NOT_IMPLEMENTED", detail="^callbacks are not built yet$", why="what is not built says so"
-    ),
+    Excuse(finding=_REJECTED, code="CALLBACK_REFUSED", why="no schema says which addresses are of the public internet"),
     Excuse(
         finding=_REJECTED,
         detail="^must be printable characters",

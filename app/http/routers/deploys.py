@@ -12,7 +12,7 @@ from ..documents import JOB_ID, answer, problems
 from ..drain_answers import DeployList
 from ..framework import refuse_repeated
 from ..replies import reply
-from ..requests import DeployParams
+from ..requests_views import DeployParams
 from ..services import Services
 
 router = APIRouter(tags=["drain"])

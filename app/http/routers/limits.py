@@ -18,8 +18,9 @@ from ..documents import IDEMPOTENCY_KEY, JOB_ID, answer, body, problems
 from ..framework import refuse_repeated
 from ..once import OnceRoute, acting
 from ..replies import reply, root_of
-from ..requests import LimitBody, LimitParams, SlotParams
+from ..requests import LimitBody
 from ..requests_actions import ReasonBody
+from ..requests_views import LimitParams, SlotParams
 from ..services import Services
 from .jobs import job_to_act_on
 

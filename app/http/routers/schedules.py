@@ -19,6 +19,7 @@ from ..once import OnceRoute, acting, claim_of
 from ..replies import reply, reply_versioned, root_of
 from ..requests import PauseBody, PreviewParams
 from ..requests_actions import ReasonBody
+from ..requests_views import PreviewParams
 from ..services import HttpServices, Services
 
 router = APIRouter(tags=["schedules"], route_class=OnceRoute)

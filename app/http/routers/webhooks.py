@@ -88,9 +88,9 @@ async def list_webhooks(services: Services, identity: _Watcher) -> Response:
     response_model=None,
     responses={
         201: answer(IssuedWebhook, "The webhook, with its secret this once.", _ISSUED, Location="The webhook."),
-        **problems(501, has_body=True),
+        **problems(400, 501, has_body=True),
     },
-    openapi_extra=body(WebhookBody, {"backend": _MADE}, is_required=True) | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(WebhookBody, {"backend": _MADE}, is_required=True),
 )
 async def create_webhook(request: Request, services: Services, identity: _Keeper) -> Response:
     """Make a webhook that jobs can name in their `callback`. Its `secret` is answered once and never again."""
@@ -183,10 +183,9 @@ async def delete_webhook(
     response_model=None,
     responses={
         200: answer(IssuedWebhook, "The webhook, with its new secret this once.", _ISSUED | {"secret_number": 2}),
-        **problems(404, 501, has_body=True),
+        **problems(400, 404, 501, has_body=True),
     },
-    openapi_extra=body(WebhookRotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False)
-    | {"parameters": [IDEMPOTENCY_KEY]},
+    openapi_extra=body(WebhookRotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False),
 )
 async def rotate_webhook(request: Request, webhook_id: str, services: Services, identity: _Keeper) -> Response:
     """Give a webhook a new secret; the one before signs beside it for the overlap, one before that no longer."""
