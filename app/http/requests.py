@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
+from ..control.fleet import LARGEST_WORKER_ID
 from ..domain.bulk import JobFilter
 from ..domain.job import LONGEST_DURATION, MAX_PRIORITY, MAX_TAGS, NAME_PATTERN
 from ..domain.limit import MOST_SLOTS

@@ -1,4 +1,4 @@
-"""The queries of lists that have few parameters: slots, limits, deploys, the preview of a schedule. A part of `requests`."""
+"""The queries of slots, limits, deploys and the preview of a schedule. A part of `requests`."""
 
 from __future__ import annotations
 
