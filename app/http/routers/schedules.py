@@ -17,7 +17,7 @@ from ..documents import IDEMPOTENCY_KEY, IF_NONE_MATCH, JOB_ID, answer, body, pr
 from ..framework import refuse_repeated
 from ..once import OnceRoute, acting, claim_of
 from ..replies import reply, reply_versioned, root_of
-from ..requests import PauseBody, PreviewParams
+from ..requests import PauseBody
 from ..requests_actions import ReasonBody
 from ..requests_views import PreviewParams
 from ..services import HttpServices, Services
