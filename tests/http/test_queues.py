@@ -95,12 +95,14 @@ async def test_a_full_queue_answers_429_with_when_to_come_back(each_api: Api) ->
 
 async def test_turns_and_weights_are_set_and_shown(each_api: Api) -> None:
     api = each_api
-    made = await api.client.patch(MAIL, json={"is_fair": True, "weights": {"acme": 3, "globex": 2}})
+    made = await api.client.patch(MAIL, headers=ANY, json={"is_fair": True, "weights": {"acme": 3, "globex": 2}})
     assert made.status_code == 200, made.text
     assert (made.json()["is_fair"], made.json()["weights"]) == (True, {"acme": 3, "globex": 2})
-    assert (await api.client.patch(MAIL, json={"weights": {"globex": None}})).json()["weights"] == {"acme": 3}
+    assert (await api.client.patch(MAIL, headers=ANY, json={"weights": {"globex": None}})).json()["weights"] == {
+        "acme": 3
+    }
     assert (await shown(api))["is_fair"] is True
-    off = await api.client.patch(MAIL, json={"is_fair": False})
+    off = await api.client.patch(MAIL, headers=ANY, json={"is_fair": False})
     assert (off.json()["is_fair"], off.json()["weights"]) == (False, {})
     assert code_of(await api.client.get(MAIL)) == (404, "NOT_FOUND")
 
@@ -109,19 +111,19 @@ async def test_turns_and_weights_are_set_and_shown(each_api: Api) -> None:
     "weights", [{"a": 0}, {"a": 1001}, {"": 1}, {"a\n": 1}, {"a": "3"}, {"a": 1.5}, {"a": True}], ids=str
 )
 async def test_weights_that_cannot_be_are_refused(each_api: Api, weights: dict[str, Any]) -> None:
-    refused = await each_api.client.patch(MAIL, json={"weights": weights})
+    refused = await each_api.client.patch(MAIL, headers=ANY, json={"weights": weights})
     assert code_of(refused) == (422, "REQUEST_INVALID")
     assert refused.json()["errors"][0]["pointer"].startswith("/weights")
 
 
 async def test_a_key_of_one_tenant_sees_its_own_weight_and_sets_none(each_api: Api) -> None:
     api = each_api
-    await api.client.patch(MAIL, json={"is_fair": True, "weights": {"acme": 3, "globex": 2}})
+    await api.client.patch(MAIL, headers=ANY, json={"is_fair": True, "weights": {"acme": 3, "globex": 2}})
     api.act_as(Identity(name="of acme", tenant="acme", scopes=frozenset(Scope)))
     assert (await shown(api))["weights"] == {"acme": 3}
     assert (await api.client.get("/v1/queues")).json()["items"][0]["weights"] == {"acme": 3}
-    assert (await api.client.patch(MAIL, json={"concurrency": 2})).json()["weights"] == {"acme": 3}
-    refused = await api.client.patch(MAIL, json={"weights": {"acme": 9}})
+    assert (await api.client.patch(MAIL, headers=ANY, json={"concurrency": 2})).json()["weights"] == {"acme": 3}
+    refused = await api.client.patch(MAIL, headers=ANY, json={"weights": {"acme": 9}})
     assert code_of(refused) == (403, "FORBIDDEN")
     assert "--all-tenants" in refused.json()["fix"]
 
