@@ -96,6 +96,19 @@ async def test_after_a_rollback_the_older_number_is_in_force_once_the_newer_vers
     await env.driver.close_worker(back)
 
 
+async def test_a_version_of_long_ago_counts_for_a_while_after_its_last_worker_has_left(env: DriverEnv) -> None:
+    await started(env, "1", 5)
+    new = await started(env, "2", 2)
+    await env.advance(VERSION_KEPT + SOON)
+    await env.driver.close_worker(new)
+    assert not (await env.driver.due()).must_free
+    await env.driver.sweep_slots()
+    assert await in_force(env) == {"limit": 2}
+    await env.advance(VERSION_KEPT + SOON)
+    await env.driver.sweep_slots()
+    assert await in_force(env) == {"limit": 5}
+
+
 async def test_a_number_that_rises_by_a_rollback_lets_those_start_that_waited(env: DriverEnv) -> None:
     worker = await started(env, "1", 2)
     new = await started(env, "2", 1)
