@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "list": ((), {"limit": 7, "sort": "run_at", "include": ["payload", "error"], **WHICH}),
     "count": ((), WHICH),
     "cancel": ((ID,), {"reason": "no longer"}),
-    "retry": ((ID,), {"mode": "fresh", "from_step": "load", "reason": "mended"}),
+    "retry": ((ID,), {"mode": "resume", "from_step": "load", "reason": "mended"}),
     "fork": ((ID,), {"from_step": "load", "reason": "mended"}),
     "duplicate": ((ID,), {"input_patch": {"shop": None}, "reason": "another"}),
     "run_now": ((ID,), {"reason": "now"}),

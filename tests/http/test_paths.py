@@ -18,13 +18,14 @@ FITTING = {"cron": "@daily", "tz": "UTC", "n": "3", "after": "2026-01-01T00:00:0
     "created_after": "2026-01-01T00:00:00Z", "created_before": "2026-01-01T00:00:00Z",
     "finished_after": "2026-01-01T00:00:00Z", "finished_before": "2026-01-01T00:00:00Z", "count": "true",
     "parent_id": "01939b1c-0000-7000-8000-000000000000", "worker_id": "1", "error_code": "JOB_TIMEOUT",
+    "run_at_after": "2026-01-01T00:00:00Z", "run_at_before": "2026-01-01T00:00:00Z", "sort": "-created_at", "window": "1h", "bucket": "5m",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path"), [
     ("POST", "/v1/job-batch"), ("GET", "/v1/jobs/x/step"), ("GET", "/v1/events/streams"), ("POST", "/v1/event"),
     ("POST", "/v1/jobs/x/run-later"), ("POST", "/v1/jobs/x/forks"), ("PUT", "/v1/drains"), ("GET", "/v1/slot"),
-    ("GET", "/v1/dead-letters/x"), ("GET", "/v1/stats"), ("GET", "/ui"), ("GET", "/docs"),
+    ("GET", "/v1/dead-letters/x"), ("GET", "/v1/stat"), ("GET", "/ui"), ("GET", "/docs"),
     ("GET", "/v1/jobs/"), ("GET", "/V1/jobs"), ("GET", "/"), ("BREW", "/coffee"),
 ])  # fmt: skip
 async def test_what_is_not_served_is_not_found(api: Api, method: str, path: str) -> None:

@@ -63,7 +63,7 @@ async def test_a_reveal_shows_all_and_leaves_a_row_each_time(each_api: Api) -> N
     absent = "01a20d87-0a2c-7ae8-b8a0-c0396c8e24a7"
     assert code_of(await client.post(f"/v1/jobs/{absent}/reveal")) == (404, "JOB_NOT_FOUND")
     again = await client.post(f"{made['links']['self']}/reveal", headers={"Idempotency-Key": '"x"'})
-    assert code_of(again) == (501, "NOT_IMPLEMENTED")
+    assert code_of(again) == (400, "REQUEST_INVALID")
 
 
 async def test_a_newer_publication_counts_for_older_jobs(each_api: Api) -> None:
