@@ -90,3 +90,16 @@ async def test_the_payload_of_a_schedule_lacks_it_as_well(each_api: Api) -> None
     assert (await shown(each_api))["payload"] == {"shop": "[redacted]"}
     (listed,) = (await each_api.client.get("/v1/schedules")).json()["items"]
     assert listed["payload"] == {"shop": "[redacted]"}
+
+
+async def test_what_is_asked_for_by_name_lacks_it_as_well(each_api: Api) -> None:
+    api, client = each_api, each_api.client
+    await keep_back(api, "inner")
+    made = await api.post(payload={"inner": 1, "n": 2})
+    claimed = await api.claim()
+    await record(api, claimed, step("load", value='{"inner": 1, "n": 2}'))
+    await api.env.close_attempt(claimed.token, Completed(result='{"inner": 1, "n": 2}'))
+    (listed,) = (await client.get("/v1/jobs?include=payload,result")).json()["items"]
+    one = (await client.get(f"{made['links']['self']}?include=steps")).json()
+    kept = {"inner": "[redacted]", "n": 2}
+    assert [listed["payload"], listed["result"], one["payload"], one["steps"]["items"][0]["value"]] == [kept] * 4
