@@ -45,6 +45,7 @@ async def test_a_selection_holds_the_page_still(sight: Sight) -> None:
         assert await page.locator(".live").get_attribute("data-live") == "paused"
         await page.keyboard.press("a")
         assert f"{len(sight.ids)} selected" in await page.locator(".bulk").inner_text()
+        assert "Cancel 4…" in await page.locator(".bulk").inner_text(), "those of them that live"
         await page.keyboard.press("Escape")
         assert not await page.locator(".bulk").is_visible()
     assert sight.complaints == []

@@ -24,7 +24,9 @@ export function pick() {
     const states = boxes().filter((box) => box.checked).map((box) => box.closest("tr").querySelector(".st").dataset.s);
     for (const button of bar.querySelectorAll("[data-on]")) {
       const on = button.dataset.on.split(" ");
-      button.querySelector("[data-n]").textContent = all ? "" : states.filter((state) => on.includes(state)).length;
+      button.dataset.label ??= button.textContent.replace("…", "");
+      const applies = all ? "" : ` ${states.filter((state) => on.includes(state)).length}`;
+      button.textContent = `${button.dataset.label}${applies}…`;
     }
     for (const box of boxes()) box.closest("tr").setAttribute("aria-selected", box.checked ? "true" : "false");
     const page = document.getElementById("pick-page");
