@@ -12,12 +12,14 @@ from http import HTTPStatus
 from starlette.responses import Response
 
 from ...control.bulk import BulkRequest
-from ...domain.bulk import ACTS_ON, MOST_IDS, MOST_SELECTED, BulkAction, BulkId, unknown_operation
+from ...domain.bulk import ACTS_ON, MOST_IDS, MOST_SELECTED, BulkAction, BulkId, JobFilter, unknown_operation
 from ...domain.errors import CountChanged, RequestInvalid
 from ...domain.job import JobId
+from ...domain.state import State
 from ...domain.text import read_uuid
 from ..query import read_query
 from ..visit import OPERATE, Form, Visit
+from .dead import group_of
 
 _TYPED = frozenset({BulkAction.CANCEL, BulkAction.DELETE})
 _SHOWN = 50
@@ -92,6 +94,9 @@ async def _asked(visit: Visit, form: Form, *, status: HTTPStatus, wrong: str = "
         ids=form.get("id", []) if request.ids is not None else [],
         selected=None if request.ids is None else len(request.ids),
         q=form.one("q"),
+        group=form.one("group"),
+        kind=None if counted.bulk.jobs is None else counted.bulk.jobs.error,
+        name=None if counted.bulk.jobs is None else counted.bulk.jobs.name,
         scope="" if request.ids is not None else "matching",
         acts_on=sorted(ACTS_ON[request.action]),
         since=counted.bulk.jobs.created_after if counted.bulk.jobs is not None else None,
@@ -106,6 +111,14 @@ def _request(visit: Visit, form: Form, *, expects: bool = True) -> BulkRequest:
         action = BulkAction(form.one("action"))
     except ValueError:
         raise RequestInvalid("no action was chosen", fix="choose one of the buttons below the list") from None
+    expected = form.number("expected") if expects else None
+    if form.one("group"):
+        name, kind = group_of(form.one("group"))
+        _check_queue(visit, None)
+        dead = JobFilter(states=frozenset({State.DEAD}), name=name, error=kind)
+        return BulkRequest(
+            action=action, by=visit.acting(form), jobs=dead, tenant=visit.tenant, expected_count=expected
+        )
     ids: Sequence[JobId] | None = None
     if form.one("scope") != "matching":
         ids = _ids(form)
@@ -139,7 +152,7 @@ def _request(visit: Visit, form: Form, *, expects: bool = True) -> BulkRequest:
         ids=ids,
         jobs=jobs,
         tenant=visit.tenant,
-        expected_count=form.number("expected") if expects else None,
+        expected_count=expected,
     )
 
 

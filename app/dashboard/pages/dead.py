@@ -7,6 +7,7 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from ...control.jobs import ListQuery
+from ...domain.bulk import ErrorKind
 from ...domain.errors import OutlastError, RequestInvalid
 from ...domain.job import JobId
 from ...domain.snapshot import AttemptView, DeadGroup, JobView
@@ -18,6 +19,7 @@ _SORTS = {"last": "Latest", "count": "Most", "first": "Newest kind"}
 _LATEST = 5
 _LOOKED_AT = 200
 _MOST_DAYS = 3_650
+_PARTS = 4
 
 
 async def page(visit: Visit) -> Response:
@@ -68,6 +70,16 @@ async def purge(visit: Visit) -> Response:
 def key_of(group: DeadGroup) -> str:
     """Give the word that names a group in an address."""
     return "~".join((group.name, group.reason, group.error_type or "", group.error_code or ""))
+
+
+def group_of(key: str) -> tuple[str, ErrorKind]:
+    """Give the job type and the kind that a group's word names. Raises `REQUEST_INVALID`."""
+    parts = key.split("~")
+    if len(parts) < _PARTS or not all(parts[:2]):
+        raise RequestInvalid("there is no such group of dead letters", fix="choose one of the page of dead letters")
+    # The name and the reason have no such mark; what is between them and the code is the type of the error.
+    name, reason, *middle, code = parts
+    return name, ErrorKind(reason=reason, type="~".join(middle) or None, code=code or None)
 
 
 def _rank(group: DeadGroup, sort: str) -> float:
