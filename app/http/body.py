@@ -92,7 +92,7 @@ def refuse_request_key(request: Request) -> None:
     if "idempotency-key" in request.headers:
         raise RequestInvalid(
             "answers that hold a secret are not kept, so Idempotency-Key cannot be honoured here",
-            fix="leave it out; when an answer was lost, list what there is and end the one nobody has the secret of",
+            fix="leave it out; when an answer was lost, ask again, and end what was made twice",
             errors=[{"in": "header", "pointer": "/Idempotency-Key", "detail": "is not for answers that hold a secret"}],
             **{STATUS_DETAIL: MALFORMED_HEADER},
         )

@@ -163,7 +163,7 @@ def test_operations_that_take_a_request_key_may_answer_400() -> None:
     for name, operation in OPERATIONS.items():
         if any(each["name"] == "Idempotency-Key" for each in operation.get("parameters", ())):
             assert "400" in operation["responses"], name
-    for name in ("createApiKey", "rotateApiKey", "revokeApiKey", "createWebhook", "rotateWebhook"):
+    for name in ("createApiKey", "rotateApiKey", "revokeApiKey", "createWebhook", "rotateWebhook", "revealJob"):
         assert not [each for each in OPERATIONS[name].get("parameters", ()) if each["in"] == "header"]
 
 

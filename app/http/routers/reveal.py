@@ -10,7 +10,7 @@ from ...domain.audit import Acting
 from ..answers import Job
 from ..body import read_optional_body, refuse_request_key
 from ..caller import PayloadReader
-from ..documents import IDEMPOTENCY_KEY, JOB_EXAMPLE, answer, body, problems
+from ..documents import JOB_EXAMPLE, answer, body, problems
 from ..replies import etag_of, reply, root_of
 from ..requests_actions import ReasonBody
 from ..services import Services
@@ -24,9 +24,8 @@ router = APIRouter(tags=["jobs"])
     operation_id="revealJob",
     summary="Show a job whole",
     response_model=None,
-    responses={200: answer(Job, "The job, nothing left out.", JOB_EXAMPLE), **problems(404, 501, has_body=True)},
-    openapi_extra=body(ReasonBody, {"reason": {"reason": "the customer asks"}}, is_required=False)
-    | {"parameters": [IDEMPOTENCY_KEY]},
+    responses={200: answer(Job, "The job, nothing left out.", JOB_EXAMPLE), **problems(400, 404, has_body=True)},
+    openapi_extra=body(ReasonBody, {"reason": {"reason": "the customer asks"}}, is_required=False),
 )
 async def reveal_job(request: Request, job_id: str, services: Services, identity: PayloadReader) -> Response:
     """Give a job with what its type's `redact` keeps back elsewhere; who saw it, and why, is in the audit before.
