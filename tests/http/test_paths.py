@@ -18,7 +18,8 @@ FITTING = {"cron": "@daily", "tz": "UTC", "n": "3", "after": "2026-01-01T00:00:0
     "created_after": "2026-01-01T00:00:00Z", "created_before": "2026-01-01T00:00:00Z",
     "finished_after": "2026-01-01T00:00:00Z", "finished_before": "2026-01-01T00:00:00Z", "count": "true",
     "parent_id": "01939b1c-0000-7000-8000-000000000000", "worker_id": "1", "error_code": "JOB_TIMEOUT",
-    "run_at_after": "2026-01-01T00:00:00Z", "run_at_before": "2026-01-01T00:00:00Z", "sort": "-created_at", "window": "1h", "bucket": "5m",
+    "run_at_after": "2026-01-01T00:00:00Z", "run_at_before": "2026-01-01T00:00:00Z", "sort": "-created_at",
+    "window": "1h", "bucket": "5m",
 }  # fmt: skip
 
 
