@@ -87,8 +87,13 @@ async def read_optional_body(request: Request, *, payload_max_bytes: int) -> Bod
     return await read_body(request, payload_max_bytes=payload_max_bytes)
 
 
+# Of a request whose answer is never left out, whatever it prefers.
+SHOWN_ONCE = "is_shown_once"
+
+
 def refuse_request_key(request: Request) -> None:
-    """Refuse a request key where the answer must not be kept: it holds a secret that is shown once."""
+    """Refuse a request key where the answer must not be kept: it holds a secret that is shown once, and so always."""
+    setattr(request.state, SHOWN_ONCE, True)
     if "idempotency-key" in request.headers:
         raise RequestInvalid(
             "answers that hold a secret are not kept, so Idempotency-Key cannot be honoured here",

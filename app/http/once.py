@@ -28,7 +28,7 @@ from ..domain.job import JobId
 from ..domain.json_text import members
 from ..domain.request_claim import KeptAnswer, RequestClaim
 from .auth import Identity
-from .body import Body
+from .body import SHOWN_ONCE, Body
 from .caller import owner_of, route_path
 from .prefer import read_preferences
 from .problems import MALFORMED_HEADER, STATUS_DETAIL, is_fault
@@ -130,6 +130,7 @@ def _minimal(request: Request, response: Response) -> Response:
     if (
         request.method == "GET"
         or not response.body
+        or getattr(request.state, SHOWN_ONCE, False)
         or not read_preferences(request.headers.getlist("prefer")).is_minimal
     ):
         return response

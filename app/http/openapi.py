@@ -100,10 +100,10 @@ def document_of(app: FastAPI) -> dict[str, Any]:
         "key": {"type": "http", "scheme": "bearer", "description": "The key of `OUTLAST_API_KEY_FILE`."}
     }
     document["security"] = [{"key": []}]
-    for path, operations in document["paths"].items():
+    for operations in document["paths"].values():
         for method, operation in operations.items():
             _mend(operation)
-            _prefer_minimal(path, method, operation)
+            _prefer_minimal(method, operation)
     _restore_examples(app, document)
     describe_addresses(document)
     return document
@@ -150,12 +150,13 @@ def _problem(status: int) -> dict[str, Any]:
     }
 
 
-def _prefer_minimal(path: str, method: str, operation: dict[str, Any]) -> None:
+def _prefer_minimal(method: str, operation: dict[str, Any]) -> None:
     """Write down that a body may be left out where something is changed; what is shown once is always shown."""
     has_body = any("content" in response for response in operation["responses"].values())
-    if method == "get" or not has_body or path.startswith("/v1/api-keys"):
-        return
     parameters = operation.setdefault("parameters", [])
+    may_repeat = any(each["name"] == "Idempotency-Key" for each in parameters)
+    if method == "get" or not has_body or not may_repeat:
+        return
     known = next((at for at, each in enumerate(parameters) if each["name"] == "Prefer"), None)
     if known is None:
         parameters.append(dict(MINIMAL))

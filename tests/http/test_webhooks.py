@@ -51,6 +51,10 @@ async def test_a_secret_is_answered_once(each_api: Api) -> None:
     everything = seen.text + listed.text + (await api.client.get("/v1/audit")).text + repr(MASTERS)
     assert secret not in everything
     assert turned.json()["secret"] not in everything
+    bare = await api.client.post(f"{path}/rotate", headers={"Prefer": "return=minimal"})
+    assert bare.json()["secret"] not in {secret, turned.json()["secret"], None}, (
+        "whatever is preferred: it is shown once"
+    )
     keyed = await api.client.post(f"{path}/rotate", headers={"Idempotency-Key": '"1"'})
     assert code_of(keyed) == (400, "REQUEST_INVALID")
 
