@@ -166,3 +166,13 @@ async def test_a_queue_that_is_held_back_keeps_no_other_queues_jobs_in_the_gate(
     await env.driver.enqueue_many([new_job(limits=(ALL,)) for _ in range(150)])
     (other,) = await limited(env, queue="mail")
     assert ids(await admit(env, worker, queues=[QUEUE, "mail"])) == [other]
+
+
+async def test_the_foremost_of_all_queues_are_met_however_many_wait_in_one(env: DriverEnv) -> None:
+    """More than one look takes in, of a queue whose jobs are older, and of less priority than the other's."""
+    await declare(env, 1_000)
+    await limited(env, 70, priority=6)
+    urgent = await limited(env, 3, priority=4, queue="urgent")
+    worker = await env.register(queues=(QUEUE, "urgent"))
+    admitted = await admit(env, worker, queues=(QUEUE, "urgent"), room=3)
+    assert [job.token.job_id for job in admitted] == urgent
