@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from app.domain.queue import QueueChange
+from app.drivers.postgres.gate_look import MOST_TENANTS
 from tests.conformance.gated import admit
 from tests.postgres.arena import Arena
 from tests.support.drivers import QUEUE, new_job
@@ -44,6 +45,7 @@ async def test_a_tenant_that_began_nothing_for_a_day_is_forgotten_and_has_lost_n
 
 async def test_a_queue_that_is_not_fair_is_looked_at_by_nobody(arena: Arena) -> None:
     await arena.driver.set_queue("other", FAIR)
+    await arena.driver.set_queue(QUEUE, QueueChange(max_depth=100))
     await arena.driver.enqueue_many([new_job(tenant=tenant) for tenant in "aab"])
     assert not (await arena.driver.due()).must_line_up
     assert await arena.driver.line_up() == 0
@@ -62,6 +64,16 @@ async def test_jobs_keep_their_age_and_their_order_when_they_are_lined_up(arena:
     # What has been in line stands in line again, whatever brings it back.
     await arena.driver.release([job.token for job in admitted], cause="drain")
     assert {await arena.bucket(job.id) for job in jobs} == {"gate"}
+
+
+async def test_of_more_tenants_than_a_look_meets_the_next_look_meets_the_others(arena: Arena) -> None:
+    """However much those before them have waiting."""
+    await arena.driver.set_queue(QUEUE, FAIR)
+    many = [f"t{number:03}" for number in range(MOST_TENANTS)]
+    await arena.driver.enqueue_many([new_job(tenant=tenant) for tenant in (*many, *many, "u")])
+    worker = await arena.register()
+    begun = [job.tenant for _ in range(3) for job in await admit(arena, worker, room=1)]
+    assert begun == ["t000", "u", "t001"]
 
 
 async def test_more_jobs_than_a_batch_are_lined_up_by_one_setting(arena: Arena) -> None:
