@@ -51,7 +51,7 @@ LIMITS = (
     ),
     Target(
         _DRIVER + "gate_look.py",
-        (*_TESTS, "tests/conformance/test_fair_queues.py"),
+        (*_TESTS, "tests/conformance/test_fair_queues.py", "tests/postgres/test_fair_turns.py"),
         (
             Mutant("look: lease", "where s.room > 0 and {MAY_CLAIM.strip()}", "where s.room > 0 and $1 is not null"),
             Mutant("look: paused queues", " and l.is_paused is not true"),
