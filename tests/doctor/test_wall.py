@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 
 from app.control.doctor.finding import Level
 from app.drivers.postgres import migrations
+from app.drivers.postgres.vitals_wall import WALLED
 from tests.doctor.clinic import Clinic
 
 pytestmark = pytest.mark.postgres
@@ -40,12 +41,21 @@ async def wall_of(clinic: Clinic) -> list[tuple[Any, ...]]:
         await connection.close()
 
 
+async def test_every_table_with_a_policy_is_looked_at(clinic: Clinic) -> None:
+    connection = await clinic.connect()
+    try:
+        rows = await connection.fetch(_POLICIES)
+    finally:
+        await connection.close()
+    assert {row["relname"] for row in rows} == set(WALLED)
+
+
 async def test_a_wall_that_stands_is_well(clinic: Clinic) -> None:
     finding = await clinic.well("tenant_wall")
     assert finding.facts == {"role": "outlast_api", "gaps": []}
 
 
-@pytest.mark.parametrize("table", ["job", "event", "audit", "bulk", "outbox", "slot", "gate", "limit_key"])
+@pytest.mark.parametrize("table", [*WALLED])
 async def test_a_table_without_its_policies_is_named_and_has_them_again(clinic: Clinic, table: str) -> None:
     before = await wall_of(clinic)
     for policies in (["everybody"], ["own_tenant"], ["everybody", "own_tenant"]):

@@ -27,6 +27,8 @@ WALLED = {
     "slot": _OF_OWN_JOB,
     "gate": _OF_OWN_JOB,
     "limit_key": _OF_OWN_KEY,
+    "webhook": _OWN,
+    "delivery": _OWN,
 }
 # What no read for a caller of one tenant needs.
 UNREAD = ("api_key", "queue_load", "request")
