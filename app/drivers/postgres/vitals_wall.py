@@ -31,7 +31,7 @@ WALLED = {
     "delivery": _OWN,
 }
 # What no read for a caller of one tenant needs.
-UNREAD = ("api_key", "queue_load", "request")
+UNREAD = ("api_key", "ended_session", "moving", "queue_load", "request")
 
 # To take a role is to be a member of it; from PostgreSQL 16 on, a member who may set it.
 _ROLE = """
