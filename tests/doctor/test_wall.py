@@ -17,7 +17,8 @@ pytestmark = pytest.mark.postgres
 
 _POLICIES = """
 select c.relname::text, c.relrowsecurity, p.polname::text, p.polpermissive, p.polcmd::text,
-  replace(pg_get_expr(p.polqual, p.polrelid), $$('outlast'::text || '.tenant'::text)$$, $$'outlast.tenant'::text$$) as rows,
+  replace(pg_get_expr(p.polqual, p.polrelid), $$('outlast'::text || '.tenant'::text)$$, $$'outlast.tenant'::text$$)
+    as rows,
   pg_get_expr(p.polwithcheck, p.polrelid) as written
 from pg_policy p join pg_class c on c.oid = p.polrelid where c.relnamespace = 'outlast'::regnamespace
 order by c.relname, p.polname"""
