@@ -49,6 +49,7 @@ STATEMENTS = (
     "create index delivery_uncarried on outlast.delivery(ended_at) where carrier is null and state = 0",
     "create index delivery_webhook on outlast.delivery(webhook, ended_at, id)",
     "create index delivery_ended on outlast.delivery(ended_at)",
+    "insert into outlast.purge_mark(kind) values ('deliveries')",
 )
 WALLED = ("webhook", "delivery")
 
@@ -78,6 +79,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for statement in (
         *("drop table outlast.delivery", "drop table outlast.webhook"),
+        "delete from outlast.purge_mark where kind = 'deliveries'",
         *("alter table outlast.outbox drop column callback", "alter table outlast.job drop column callback"),
     ):
         op.execute(in_schema(statement))

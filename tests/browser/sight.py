@@ -153,5 +153,6 @@ class Sight:
                 "delayed": delayed,
                 "running": running,
                 "ready": ready,
+                "told": told,
             }.items()
         }

@@ -30,6 +30,7 @@ from app.domain.webhook import (
 )
 from app.drivers.webhooks import WebhookStore, webhooks_of
 from tests.conformance.endings import Ending, every_ending
+from tests.conformance.gated import admit, declare, limited
 from tests.support.drivers import QUEUE, DriverEnv, new_id, new_job
 
 HOUR = timedelta(hours=1)
@@ -303,3 +304,10 @@ async def test_each_delivery_has_a_carrier_of_its_own(env: DriverEnv) -> None:
     for carrier, delivery_id in carriers.items():
         assert carrier is not None
         assert (await env.describe(carrier)).payload == f'{{"delivery":"{delivery_id}"}}'
+
+
+async def test_an_admission_says_whether_the_end_is_to_be_told(env: DriverEnv) -> None:
+    await declare(env, 2)
+    await limited(env, callback=Callback(webhook=a_webhook().id).text())
+    await limited(env)
+    assert [job.calls_back for job in await admit(env, await env.register())] == [True, False]

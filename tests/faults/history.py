@@ -139,6 +139,7 @@ async def check(store: Store, effects: Iterable[Event], *, acked: Iterable[JobId
     accounts = await _accounts(store)
     checkers.counted(accounts, revived=checkers.retried_by_hand(moves))
     checkers.dead_with_reason(accounts)
+    await check_limits(store, await writes(store))
     return moves
 
 
@@ -147,7 +148,6 @@ async def hold(store: Store) -> list[Move]:
     await _in_one_bucket(store)
     await _keys_are_held(store)
     history = await writes(store)
-    await check_limits(store, history)
     checkers.made_once(write.job_id for write in history if (write.place, write.op) == ("job", "INSERT"))
     key_of = keys_of(history)
     checkers.one_live_job_a_key(([move] for move in in_order(history, key_of)), key_of)

@@ -97,6 +97,7 @@ def test_without_an_age_everything_goes_whose_retention_is_over(cli: Outlast, da
         "keys": 0,
         "sources": 0,
         "events": 0,
+        "deliveries": 0,
         "drains": 0,
         "workers": 0,
         "audit": 0,

@@ -114,9 +114,9 @@ kys as (
 select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
   j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
   j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
-  outlast.clock() as at
+  j.callback is not null, outlast.clock() as at
 from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true"""  # noqa: S608  same
-_AT = 24
+_AT = 25
 
 
 class _Turn(NamedTuple):
