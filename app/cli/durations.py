@@ -47,6 +47,18 @@ def span(text: str) -> timedelta | None:
     return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def overlap_of(text: str) -> timedelta:
+    """Give for how long the secret before goes on beside a new one.
+
+    Raises:
+        RequestInvalid: it names no time.
+    """
+    lasts = span(text)
+    if lasts is None:
+        raise RequestInvalid(f"{text[:64]!r} is no length of time", fix="write --overlap 1h, or --overlap 7d")
+    return lasts
+
+
 def instant(text: str, *, flag: str) -> datetime:
     """Give the time a flag names.
 

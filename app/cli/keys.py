@@ -14,7 +14,7 @@ from ..domain.api_key import DEFAULT_OVERLAP, KeyView, Scope
 from ..domain.errors import RequestInvalid
 from ..domain.job import DEFAULT_TENANT
 from .acting import Reason, acting
-from .durations import instant, span
+from .durations import instant, overlap_of, span
 from .jobs_print import print_rows, safe, time_of
 from .report import say
 from .store import with_keys
@@ -94,9 +94,7 @@ def rotate(
     db: _Db = None,
 ) -> None:
     """Give a key a new secret and print its token; the one before goes on being taken for a while."""
-    lasts = span(overlap)
-    if lasts is None:
-        raise RequestInvalid(f"{overlap[:64]!r} is no length of time", fix="write --overlap 1h, or --overlap 7d")
+    lasts = overlap_of(overlap)
     _hand_out(
         with_keys(db, lambda control: control.rotate(key_id, tenant=None, by=acting(reason), overlap=lasts)),
         as_json=as_json,

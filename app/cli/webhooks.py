@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..domain.errors import RequestInvalid
 from ..domain.job import DEFAULT_TENANT
 from ..domain.webhook import DEFAULT_OVERLAP, Delivery, Webhook, WebhookChange
 from .acting import Reason, acting
-from .durations import span
+from .durations import overlap_of
 from .jobs_print import print_rows, safe, time_of
 from .report import say
 from .store import with_webhooks
@@ -79,9 +78,7 @@ def rotate(
     db: _Db = None,
 ) -> None:
     """Give a webhook a new secret and print it; the one before signs beside it for a while."""
-    lasts = span(overlap)
-    if lasts is None:
-        raise RequestInvalid(f"{overlap[:64]!r} is no length of time", fix="write --overlap 1h, or --overlap 7d")
+    lasts = overlap_of(overlap)
     _hand_out(
         with_webhooks(db, lambda control: control.rotate(webhook_id, tenant=None, by=acting(reason), overlap=lasts)),
         as_json=as_json,

@@ -212,12 +212,8 @@ class RunSignal:
         """Hold a cancellation back while a call to the store is under way: half-known writes are worse than a wait."""
         return _InStore(self)
 
-    def enter_store(self) -> None:
-        """Begin what `in_store` holds back for."""
-        self._in_store += 1
-
     def leave_store(self) -> None:
-        """End it; a cancellation that has come meanwhile goes through once the last has ended."""
+        """End what `in_store` holds back for; a cancellation that came meanwhile goes through with the last end."""
         self._in_store -= 1
         if self._is_cancel_due:
             self._do_cancel()

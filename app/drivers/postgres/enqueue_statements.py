@@ -158,9 +158,7 @@ g as (
   insert into outlast.gate(job_id, queue, rank, seq, name_id, attempt, claim_no, crashes, interrupts, tenant)
   select id, queue, priority * 2 + 1 + mark, seq, name_id, 0, 0, 0, 0, tenant
   from a where seq is not null and is_fair),"""
-_SAYS_FAIR = """union all
-select null, 'fair', null, null, null, null, null, null, null, queues from fair
-"""
+_SAYS_FAIR = "union all\nselect null, 'fair', null, null, null, null, null, null, null, queues from fair\n"
 _WITH_LIMITS = {
     "n as materialized (\n  select i.*,": _FAIR,
     "u.callback,": "u.callback, u.limit_names::text[] as limit_names,\n"
@@ -188,9 +186,7 @@ def _limited(sql: str) -> str:
             raise ValueError(f"{place!r} stands {sql.count(place)} times in the statement")
         sql = sql.replace(place, instead)
     sql = sql.replace(_ASKED, "q.max_depth is not null")
-    return (
-        f"{sql.rstrip()}\nunion all\nselect null, 'fair', null, null, null, null, null, null, null, queues from fair\n"
-    )
+    return f"{sql.rstrip()}\n{_SAYS_FAIR}"
 
 
 ENQUEUE_LIMITED = _limited(ENQUEUE)
