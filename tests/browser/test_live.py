@@ -36,6 +36,26 @@ async def test_rows_change_in_place_and_new_ones_wait_to_be_let_in(sight: Sight)
     assert sight.complaints == []
 
 
+async def test_a_change_leaves_the_row_one_is_on_and_what_is_opened(sight: Sight) -> None:
+    await sight.visitor.act(f"/queues/{QUEUE}/resume")
+    job = sight.ids["ready"]
+    async with sight.page("/jobs") as page, sight.page(f"/jobs/{sight.ids['dead']}") as other:
+        await page.keyboard.press("j")
+        await page.keyboard.press("j")
+        on = await page.locator(".rows .cur").get_attribute("id")
+        await other.locator("details.fold").first.evaluate("fold => { fold.open = !fold.open }")
+        opened = "folds => folds.map((fold) => fold.open)"
+        folds = await other.locator("details").evaluate_all(opened)
+        await other.evaluate("document.getElementById('title').classList.add('old')")
+        await sight.visitor.api.finish(Completed(result="1"))
+        await page.locator(f"#job-{job} .st[data-s=done]").wait_for(timeout=15_000)
+        await other.evaluate("document.body.dispatchEvent(new Event('job-changed'))")
+        await other.locator("#title:not(.old)").wait_for(timeout=15_000)
+        assert await page.locator(".rows .cur").get_attribute("id") == on
+        assert await other.locator("details").evaluate_all(opened) == folds
+    assert sight.complaints == []
+
+
 async def test_a_selection_holds_the_page_still(sight: Sight) -> None:
     async with sight.page("/jobs") as page:
         assert not await page.locator(".bulk").is_visible()

@@ -132,10 +132,12 @@ export function live(selection) {
   document.body.addEventListener("htmx:sse:after:connection", look);
   document.body.addEventListener("htmx:sse:error", look);
   banner?.querySelector("button").addEventListener("click", look);
-  document.addEventListener("htmx:before:morph:node", (event) => {
-    const { oldNode, newNode } = event.detail;
-    if (oldNode instanceof HTMLDetailsElement) newNode.open = oldNode.open;
-    if (oldNode instanceof Element && oldNode.classList.contains("cur")) newNode.classList?.add("cur");
+  // Only extensions hear of nodes: no event is fired for one.
+  htmx.registerExtension("kept", {
+    htmx_before_morph_node: (_, { oldNode, newNode }) => {
+      if (oldNode instanceof HTMLDetailsElement) newNode.open = oldNode.open;
+      if (oldNode instanceof Element && oldNode.classList.contains("cur")) newNode.classList?.add("cur");
+    },
   });
   setInterval(() => { if (Date.now() - lookedAt > (lost ? PATIENCE / 2 : PATIENCE)) look(); }, 1000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
