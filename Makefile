@@ -1,12 +1,14 @@
 # Needs Python 3.11 or newer, make and pip; everything else is put into .venv.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help dev test pooled check fix soak mutants golden bench openapi lock
+.PHONY: help dev test long pooled check fix soak mutants golden bench openapi lock
 
 ARGS ?=
 # The PostgreSQL the tests run on: 18 comes with the development dependencies, 15 is the system's own.
 PG ?= 18
 export PG
+# Hundreds of processes are started; each would compile the whole of the code anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,11 +21,17 @@ help: ## show this list
 dev: $(VENV)/.ok ## start the whole service on a PostgreSQL of its own
 	@exec $(BIN)/outlast dev $(ARGS)
 
+# Many tests wait, for a lease or a process: three for each core keep the cores busy.
+PYTEST = $(BIN)/python -m pytest -n $(shell expr 3 '*' $$(getconf _NPROCESSORS_ONLN)) --dist worksteal
+
 test: $(VENV)/.ok ## run every test but the long ones
-	@exec $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+	@exec $(PYTEST) $(ARGS)
+
+long: $(VENV)/.ok ## run the faults that last: dead servers, cut lines, every reply lost
+	@exec $(PYTEST) -m "long and not pooled and not soak" $(ARGS)
 
 pooled: $(VENV)/.ok ## run what a driver must do once more behind a pooler (apt install pgbouncer)
-	@exec $(BIN)/python -m pytest -n 4 --dist worksteal -m pooled $(ARGS)
+	@exec $(PYTEST) -m pooled $(ARGS)
 
 check: $(VENV)/.ok ## lint, formatting, types and import arrows
 	$(BIN)/ruff check
@@ -36,7 +44,7 @@ fix: $(VENV)/.ok ## mend what can be mended by machine
 	$(BIN)/ruff format
 
 soak: $(VENV)/.ok ## run the long tests: many seeds, minutes of load
-	@exec $(BIN)/python -m pytest -n 4 --dist worksteal -m soak $(ARGS)
+	@exec $(PYTEST) -m soak $(ARGS)
 
 mutants: $(VENV)/.ok ## change the driver's statements on purpose and name the changes no test notices
 	@exec $(BIN)/python -m tests.mutants $(ARGS)

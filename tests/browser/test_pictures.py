@@ -31,6 +31,7 @@ LOOKS: dict[str, tuple[dict[str, int], Literal["light", "dark"]]] = {
 PAGES = {"overview": "/", "jobs": "/jobs", "dead": "/dead", "workers": "/workers", "queues": "/queues"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", SCENES)
 async def test_every_situation_has_its_pictures(chromium: Browser, scene: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -82,6 +82,7 @@ async def test_a_moment_without_the_server_fails_no_job_and_loses_none(own_postg
         ),
     ],
 )
+@pytest.mark.long
 async def test_an_outage_of_leases_costs_nothing_and_is_waited_for_quietly(
     own_postgres: DevPostgres, folder: Path, how: str, seconds: float
 ) -> None:

@@ -81,6 +81,7 @@ async def _refused(server: DevPostgres, how: str) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.long
 async def test_a_server_that_does_not_serve_for_leases_is_waited_for_and_charges_nobody(
     own_postgres: DevPostgres, folder: Path
 ) -> None:

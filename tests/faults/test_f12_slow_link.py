@@ -72,6 +72,7 @@ async def test_a_job_costs_one_claim_and_one_settle_however_long_the_way_and_the
     ("count", "resets"),
     [pytest.param(40, 0.1, id="many"), pytest.param(600, 0.01, id="one-in-a-hundred", marks=pytest.mark.soak)],
 )
+@pytest.mark.long
 async def test_cut_connections_lose_no_job_and_explain_every_start(
     fleet: Fleet, store: Store, seed: int, dice: random.Random, count: int, resets: float
 ) -> None:

@@ -40,6 +40,7 @@ HOLES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @HOLES
 async def test_what_one_worker_and_one_api_do_not_hear_others_go_on_with(
     fleet: Fleet, store: Store, seconds: float
@@ -85,6 +86,7 @@ async def test_what_one_worker_and_one_api_do_not_hear_others_go_on_with(
     await check(store, fleet.ledger.events(), acked=jobs)
 
 
+@pytest.mark.long
 @HOLES
 async def test_a_hole_before_everybody_charges_nobody(fleet: Fleet, store: Store, seconds: float) -> None:
     await store.publish()

@@ -39,7 +39,9 @@ async def _while_held(fleet: Fleet, store: Store, service: Service) -> list[floa
     return took
 
 
-@pytest.mark.parametrize(("name", "held"), [("pools.own", HELD), ("pools.step", None)])
+@pytest.mark.parametrize(
+    ("name", "held"), [("pools.own", HELD), pytest.param("pools.step", None, marks=pytest.mark.long)]
+)
 async def test_a_worker_lives_while_bodies_hold_every_connection_they_can_have(
     fleet: Fleet, store: Store, name: str, held: int | None
 ) -> None:

@@ -67,6 +67,7 @@ _PREPARES = runs.StepTransaction
 Heard = list[Exception | None]
 
 
+@pytest.mark.long
 async def test_a_limit_that_passes_at_any_statement_leaves_nothing_half_done(
     make_database: Callable[..., str], folder: Path
 ) -> None:

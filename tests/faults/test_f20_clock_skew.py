@@ -154,6 +154,7 @@ async def test_leases_due_times_and_crashes_do_not_know_of_the_clocks_of_process
     await check(store, fleet.ledger.events(), acked=[*jobs, *delayed, *fixed, *held])
 
 
+@pytest.mark.long
 async def test_a_clock_that_is_set_back_while_bodies_run_moves_no_local_deadline(
     fleet: Fleet, store: Store, clocks: Clocks
 ) -> None:
@@ -187,6 +188,7 @@ async def test_a_clock_that_is_set_back_while_bodies_run_moves_no_local_deadline
     await check(store, fleet.ledger.events(), acked=[timed, deaf])
 
 
+@pytest.mark.long
 async def test_schedules_fire_at_the_databases_minute_once_whoever_decides(
     fleet: Fleet, store: Store, clocks: Clocks
 ) -> None:

@@ -75,7 +75,7 @@ async def _enqueue(client: httpx.AsyncClient, key: str) -> httpx.Response:
     return await client.post("/v1/jobs", json={"name": "faults.hold", "payload": {}, "idempotency_key": key})
 
 
-@pytest.mark.parametrize("how", ["terminated", "killed"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("terminated", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "seconds",
     [pytest.param(2, id="2s"), pytest.param(30, id="30s", marks=[pytest.mark.soak, pytest.mark.timeout(300)])],

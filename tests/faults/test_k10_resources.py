@@ -166,6 +166,7 @@ async def _cycle(life: Life, dice: random.Random, staged: list[JobId]) -> int:
     return ended
 
 
+@pytest.mark.long
 async def test_a_hundred_lost_sessions_leave_nothing_behind(life: Life) -> None:
     dice = random.Random(10)
     staged: list[JobId] = []
@@ -226,6 +227,7 @@ async def _quiet(life: Life) -> None:
     await eventually(is_quiet, "everything has been done")
 
 
+@pytest.mark.long
 async def test_hundreds_of_cancelled_calls_and_bodies_leave_nothing_behind(life: Life) -> None:
     """P39: wherever in a call or a body the cancel comes, what it held is given back, and the next is served."""
     dice = random.Random(39)

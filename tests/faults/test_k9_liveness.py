@@ -31,6 +31,7 @@ DOWN_SECONDS = 1.0
 DEPTH = 8
 
 
+@pytest.mark.long
 async def test_work_goes_on_as_before_after_a_restart_of_the_server_and_a_killed_worker(
     own_postgres: DevPostgres, folder: Path
 ) -> None:

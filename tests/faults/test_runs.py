@@ -45,7 +45,10 @@ SEEDS = [
         for first in range(_QUICK, _QUICK + _LONG, _AT_ONCE)
     ),
 ]
-RESTARTED = [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))]
+RESTARTED = [
+    *(pytest.param(seed, marks=[pytest.mark.long] * seed) for seed in range(2)),
+    *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20)),
+]
 _WAYS = ("kill", "kill", "freeze", "cut")
 _RESTARTS = 12  # statements that every run has, whatever is done to it
 _HALF = 0.5

@@ -174,6 +174,7 @@ async def test_a_cut_at_any_statement_loses_doubles_and_strands_nothing(
     assert len(cells) >= _CELLS[group], f"{len(cells)} cells of {_CELLS[group]}"
 
 
+@pytest.mark.long
 async def test_replies_that_are_lost_without_a_word_end_at_the_time_limit(
     make_database: Callable[..., str], folder: Path, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ async def _carried(url: str, block: Block, hits: Callable[[], Awaitable[object]]
 CUT = [("interrupted", "outage", False)]
 
 
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.parametrize("mode", ["immediate", pytest.param("fast", marks=pytest.mark.long)])
 @pytest.mark.parametrize("when", ["mid-statement", "between statements", "at the end"])
 async def test_a_restart_of_the_database_under_a_transaction_counts_no_attempt(
     own_postgres: DevPostgres, mode: Literal["fast", "immediate"], when: str

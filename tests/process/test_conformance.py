@@ -39,6 +39,7 @@ async def ran(fleet: Fleet, store: Store, whose: tuple[str, str], *, examples: i
     return found
 
 
+@pytest.mark.long
 async def test_the_api_does_what_its_document_says(fleet: Fleet, store: Store) -> None:
     found = await ran(fleet, store, ("red", "admin"), examples=3, phases=("examples", "fuzzing"))
     assert found.code == 0, found.said

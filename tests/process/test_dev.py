@@ -119,6 +119,7 @@ async def test_a_killed_dev_is_followed_by_one_that_takes_its_database_over(dev:
     assert DevPostgres(place / "data" / "pg").pid is None
 
 
+@pytest.mark.long
 async def test_a_dev_that_has_to_give_work_up_still_stops_its_database(dev: Fleet, place: Path) -> None:
     service = start(dev, place, jobs=f"{JOBS},tests.support.jobs_engines", drain_seconds=DRAIN)
     async with answering(service, ANSWERS_SECONDS) as client:

@@ -27,6 +27,7 @@ _LAPSE = "update outlast.worker set lease_ms = 2000, lease_until = outlast.clock
 BODIES = ("faults.hold", "faults.hold_sync") * 2
 
 
+@pytest.mark.long
 async def test_a_server_down_for_longer_than_a_lease_counts_against_no_job(
     own_postgres: DevPostgres, folder: Path
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_worker_that_is_told_while_its_database_is_away_leaves_in_time_a
     await _a_crash_and_no_attempt(store, jobs)
 
 
+@pytest.mark.long
 async def test_a_worker_is_asked_itself_while_the_server_is_down(own_postgres: DevPostgres, folder: Path) -> None:
     """The way that the refusal names works, and one that is back only after the worker's end makes no difference."""
     url = own_postgres.dsn()

@@ -54,6 +54,7 @@ class Callers:
             await client.aclose()
 
 
+@pytest.mark.long
 async def test_a_rollout_of_the_api_loses_no_request_and_kills_no_pod(fleet: Fleet, store: Store) -> None:
     pods = Pods(fleet, "api", API)
     for _ in range(2):

@@ -61,6 +61,7 @@ def test_both_packages_import_side_by_side(elsewhere: Path) -> None:
     assert str(elsewhere) in done.stdout
 
 
+@pytest.mark.long
 def test_every_module_imports_under_its_installed_name(elsewhere: Path) -> None:
     script = (
         "import importlib, pkgutil, sys, outlast\n"
@@ -86,6 +87,7 @@ def test_the_installed_package_migrates_a_database(elsewhere: Path, empty_databa
     assert status.returncode == 0, status.stdout + status.stderr
 
 
+@pytest.mark.long
 def test_a_module_beside_the_caller_is_found_by_the_installed_script(elsewhere: Path) -> None:
     (elsewhere / "shop").mkdir(exist_ok=True)
     (elsewhere / "shop" / "jobs.py").write_text(
@@ -97,6 +99,7 @@ def test_a_module_beside_the_caller_is_found_by_the_installed_script(elsewhere: 
     assert "NOT_IMPLEMENTED" in done.stderr
 
 
+@pytest.mark.long
 def test_the_test_kit_is_installed_with_its_plugin(elsewhere: Path) -> None:
     (elsewhere / "test_shop.py").write_text(
         "from outlast.jobs import job\n"

@@ -18,7 +18,7 @@ from tests.support.drivers import MemoryEnv, PostgresEnv
 from tests.support.twins import START, Twins
 
 FAST = settings(
-    max_examples=150,
+    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

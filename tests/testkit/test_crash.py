@@ -104,6 +104,7 @@ async def test_misuse_says_what_to_do() -> None:
         await crash_everywhere(charge)  # type: ignore[arg-type] # the mistake
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_crashes_are_the_same_on_every_store(store: KitStore) -> None:
     @job("crash.one_step")

@@ -39,7 +39,13 @@ def effects_of(engine: AsyncEngine) -> tuple[Callable[[], Awaitable[object]], Ca
     return booked, clear
 
 
-@pytest.mark.parametrize("own_engine", [False, True], ids=["the store's session", "an engine of the caller's"])
+@pytest.mark.parametrize(
+    "own_engine",
+    [
+        pytest.param(False, id="the store's session"),
+        pytest.param(True, id="an engine of the caller's", marks=pytest.mark.long),
+    ],
+)
 async def test_what_a_transaction_writes_is_written_once(
     kit_schema: tuple[str, str], engine: AsyncEngine, *, own_engine: bool
 ) -> None:

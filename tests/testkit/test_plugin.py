@@ -78,7 +78,7 @@ def test_the_page_shows_the_report_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("mode", ["auto", "strict"])
+@pytest.mark.parametrize("mode", ["strict", pytest.param("auto", marks=pytest.mark.long)])
 def test_one_test_runs_on_both_stores(tmp_path: Path, empty_database_url: str, mode: str) -> None:
     (tmp_path / "test_both.py").write_text(BOTH)
     done = run_pytest(tmp_path, mode=mode, OUTLAST_TEST_DATABASE_URL=empty_database_url)
