@@ -198,6 +198,7 @@ class Process:
 
     def _api(self, auth: Guard) -> ApiRole:
         # The web framework is loaded where it is served: workers start in half the time without it.
+        from .control.overview import OverviewControl  # noqa: PLC0415
         from .http.app import create_app  # noqa: PLC0415
         from .http.role import ApiRole  # noqa: PLC0415
         from .http.server import HttpServer  # noqa: PLC0415
@@ -213,14 +214,15 @@ class Process:
             is_draining=self._is_draining,
             drain=self._drain,
         )
+        overview = OverviewControl(self._driver)
         server = HttpServer(
-            create_app(services, pages=build_dashboard(self._settings, self._driver, services)),
+            create_app(services, pages=build_dashboard(self._settings, self._driver, services, overview=overview)),
             host=self._bind[0],
             port=self._bind[1],
             # A client that stalls must not use up the drain: what it sent is refused, not given up.
             graceful_seconds=min(_GRACEFUL_SECONDS, self._settings.drain_seconds / 2),
         )
-        return ApiRole(server, services, count=self._driver.stats)
+        return ApiRole(server, services, count=overview.stats)
 
     def _admin(self) -> AdminListener:
         loop = asyncio.get_running_loop()

@@ -23,14 +23,21 @@ from .jobs.admission import wall_clock
 from .settings import Settings, shown
 
 
-def build_dashboard(settings: Settings, driver: JobDriver, services: HttpServices) -> ASGIApp:
-    """Build the pages over what the HTTP routes are given."""
+def build_dashboard(
+    settings: Settings, driver: JobDriver, services: HttpServices, *, overview: OverviewControl | None = None
+) -> ASGIApp:
+    """Build the pages over what the HTTP routes are given; `overview` is what else of the process counts the store."""
     key = None if settings.api_key_file is None else read_key_file(settings.api_key_file)
-    return create_dashboard(dashboard_services(driver, services, key=key, config=shown(settings)))
+    return create_dashboard(dashboard_services(driver, services, key=key, config=shown(settings), overview=overview))
 
 
 def dashboard_services(
-    driver: JobDriver, services: HttpServices, *, key: str | None, config: Sequence[tuple[str, str, bool]] = ()
+    driver: JobDriver,
+    services: HttpServices,
+    *,
+    key: str | None,
+    config: Sequence[tuple[str, str, bool]] = (),
+    overview: OverviewControl | None = None,
 ) -> DashboardServices:
     """Give the pages' services: those of the HTTP routes, a door, and counts of the whole store."""
 
@@ -55,7 +62,7 @@ def dashboard_services(
         drain=services.drain,
         deploys=services.deploys,
         doctor=services.doctor,
-        overview=OverviewControl(driver),
+        overview=overview or OverviewControl(driver),
         webhooks=services.webhooks,
         door=Door(services.auth, key=key),
         describe=lambda: json.loads(openapi_document()),

@@ -40,7 +40,9 @@ BUCKETS = {
     "1m": timedelta(minutes=1),
     "5m": timedelta(minutes=5),
     "15m": timedelta(minutes=15),
+    "30m": timedelta(minutes=30),
     "1h": timedelta(hours=1),
+    "3h": timedelta(hours=3),
     "6h": timedelta(hours=6),
     "1d": timedelta(days=1),
 }

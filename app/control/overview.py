@@ -1,37 +1,24 @@
 """The whole store at a glance: jobs by state and queue, and a hint whenever something has happened to one.
 
-Counting is bounded and still the dearest look there is, so what was counted a moment ago answers for all who ask. What
-was counted in the last hour is remembered, as far as somebody asked. Called by the dashboard.
+Counting is bounded and still the dearest look there is, so what was counted a moment ago answers for all who ask. How
+old the oldest ready job was is remembered, as far as somebody asked. Called by the dashboard and the role of the API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple
 
 from ..domain.snapshot import DeadGroup, Stats
-from ..domain.state import State
 from ..drivers.protocol import JobDriver, Wake
+from .history import History, Sample
 
 _KEPT_SECONDS = 2.0
 _SHOWN_SECONDS = 30.0
 _GROUPED_SECONDS = 15.0
 _MOST_TENANTS = 100
-_SAMPLE_SECONDS = 10.0
-_SAMPLES = 360  # an hour
-
-
-class Sample(NamedTuple):
-    """What was counted so many seconds ago: the age of the oldest ready job in seconds, ready and running jobs."""
-
-    ago_seconds: float
-    oldest_ready_seconds: float
-    ready: int
-    running: int
 
 
 class OverviewControl:
@@ -50,7 +37,7 @@ class OverviewControl:
         self._lock = asyncio.Lock()
         self._counted: tuple[float, Stats] | None = None
         self._grouped: dict[str | None, tuple[float, tuple[DeadGroup, ...]]] = {}
-        self._history: deque[tuple[float, Sample]] = deque(maxlen=_SAMPLES)
+        self._history = History()
 
     async def stats(self) -> Stats:
         """Give jobs by state and queue, as they were counted at most two seconds ago; of all tenants."""
@@ -84,14 +71,9 @@ class OverviewControl:
         async with self._lock:
             self._grouped.clear()
 
-    def history(self) -> tuple[Sample, ...]:
-        """Give what this process counted in the last hour, oldest first; where nobody asked there is a gap."""
-        now = self._monotonic()
-        return tuple(
-            sample._replace(ago_seconds=now - at)
-            for at, sample in self._history
-            if now - at <= _SAMPLES * _SAMPLE_SECONDS
-        )
+    def history(self, seconds: float) -> tuple[Sample, ...]:
+        """Give how old the oldest ready job was in the last so many seconds, oldest first; gaps where nobody asked."""
+        return self._history.since(self._monotonic(), seconds)
 
     def heard(self, ear: Callable[[], None]) -> AbstractContextManager[None]:
         """Call `ear` while the context is open whenever something may have happened to a job; only hints.
@@ -106,8 +88,4 @@ class OverviewControl:
         return self._driver.heard(on_wake)
 
     def _remember(self, at: float, stats: Stats) -> None:
-        if self._history and at - self._history[-1][0] < _SAMPLE_SECONDS:
-            return
-        oldest = max((queue.oldest_ready_seconds or 0.0 for queue in stats.queues), default=0.0)
-        ready, running = (stats.by_state.get(state, 0) for state in (State.READY, State.RUNNING))
-        self._history.append((at, Sample(0.0, oldest, ready, running)))
+        self._history.add(at, max((queue.oldest_ready_seconds or 0.0 for queue in stats.queues), default=0.0))

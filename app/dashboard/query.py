@@ -19,7 +19,9 @@ _SPANS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(day
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _LONGEST = 512
 _TAKEN = 128
-KNOWN = ("state", "queue", "name", "tag", "error", "key", "worker", "created", "before")
+KNOWN = ("state", "queue", "name", "tag", "error", "key", "worker", "created", "before", "finished", "until")
+# Since when, and until when: of enqueueing, and of ending.
+TIMES = ("created", "before", "finished", "until")
 # What bulk operations can be asked for; a search that says more selects nothing by itself.
 _OF_BULK = frozenset({"state", "queue", "name", "created", "before"})
 _LARGEST_WORKER = 2**31 - 1
@@ -42,6 +44,8 @@ class Asked:
     queue: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
     tag: str | None = None
     error: str | None = None
     key: str | None = None
@@ -78,6 +82,11 @@ class Asked:
         """Give the search without one of its qualifiers."""
         return " ".join(f"{term}:{value}" for term, value in self.terms if term != name)
 
+    def within(self, times: str) -> str:
+        """Give the search over another stretch of time."""
+        rest = (f"{name}:{value}" for name, value in self.terms if name not in TIMES)
+        return " ".join((*rest, times))
+
     def with_state(self, state: str) -> str:
         """Give the same search over another state."""
         rest = self.without("state")
@@ -92,6 +101,11 @@ class Asked:
             created_after=self.created_after,
             created_before=self.created_before,
         )
+
+
+def span(since: str, begins: datetime, until: str, ends: datetime) -> str:
+    """Give the qualifiers of a stretch of time, to the second."""
+    return f"{since}:{_second(begins)} {until}:{_second(ends)}"
 
 
 def read_query(texts: Sequence[str], now: datetime) -> Asked:
@@ -126,8 +140,8 @@ def _meaning(asked: Asked, now: datetime) -> Asked:
             return _worded(asked, name, value)
         case "worker" if value.isascii() and value.isdecimal() and int(value) <= _LARGEST_WORKER:
             return replace(asked, worker=WorkerId(int(value)))
-        case "created" | "before" if (at := _instant(value, now)) is not None:
-            return replace(asked, created_after=at) if name == "created" else replace(asked, created_before=at)
+        case "created" | "before" | "finished" | "until" if (at := _instant(value, now)) is not None:
+            return _timed(asked, name, at)
         case _:
             fit = _FITS.get(name, "24h, 7d, or a time such as 2026-12-24T18:00Z")
             return _wrong(replace(asked, terms=asked.terms[:-1]), f"{name}:{value[:32]} is not known; it takes {fit}")
@@ -147,8 +161,24 @@ def _worded(asked: Asked, name: str, value: str) -> Asked:
             return replace(asked, key=value)
 
 
+def _timed(asked: Asked, name: str, at: datetime) -> Asked:
+    match name:
+        case "created":
+            return replace(asked, created_after=at)
+        case "before":
+            return replace(asked, created_before=at)
+        case "finished":
+            return replace(asked, finished_after=at)
+        case _:
+            return replace(asked, finished_before=at)
+
+
 def _wrong(asked: Asked, why: str) -> Asked:
     return replace(asked, wrong=(*asked.wrong, why))
+
+
+def _second(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _instant(text: str, now: datetime) -> datetime | None:

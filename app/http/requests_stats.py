@@ -15,7 +15,7 @@ class StatsParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     window: Literal["1h", "24h", "7d"] = Field(default="1h", description="How far it reaches back.")
-    bucket: Literal["1m", "5m", "15m", "1h", "6h", "1d"] | None = Field(
+    bucket: Literal["1m", "5m", "15m", "30m", "1h", "3h", "6h", "1d"] | None = Field(
         default=None,
         description="The length of a point: a minute or more of an hour, 15 minutes or more of a day, an hour or more"
         " of a week; the shortest if it is left out.",

@@ -1,7 +1,11 @@
-"""What is remembered of counting a store: for a moment, for a quarter of a minute, for an hour."""
+"""What is remembered of counting a store: for a moment, for a quarter of a minute, for a week."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from itertools import pairwise
+
+from app.control.history import History
 from app.control.overview import OverviewControl
 from app.domain.outcome import DeadLettered
 from app.domain.state import DeadReason, State
@@ -47,15 +51,29 @@ async def test_groups_of_dead_letters_answer_for_a_quarter_of_a_minute() -> None
         assert await overview.dead_letters(tenant="other") == ()
 
 
-async def test_an_hour_is_remembered_where_somebody_asked() -> None:
+async def test_the_age_of_the_oldest_is_remembered_where_somebody_asked() -> None:
     async with memory_env() as env:
         clock = Clock()
         overview = OverviewControl(env.driver, monotonic=clock)
+        await env.driver.enqueue(new_job())
         for _ in range(400):
+            await env.advance(timedelta(seconds=10))
             await overview.stats()
             clock.now += 10.0
-        history = overview.history()
+        history = overview.history(3_600)
         assert len(history) == 360
-        assert [history[0].ago_seconds, history[-1].ago_seconds] == [3_600.0, 10.0]
+        assert (history[0].ago_seconds, history[-1]) == (3_600.0, (10.0, 4_000.0))
         clock.now += 1_800
-        assert len(overview.history()) == 180
+        assert len(overview.history(3_600)) == 180
+        day = overview.history(86_400)
+        assert day[0] == (5_800.0, 300.0), "the worst of five minutes"
+        assert [round(one.ago_seconds - other.ago_seconds) for one, other in pairwise(day)] == [300] * 13
+        assert [sample.oldest_ready_seconds for sample in overview.history(604_800)] == [1_800.0, 3_600.0, 4_000.0]
+
+
+def test_a_week_is_as_far_as_it_goes() -> None:
+    history = History()
+    for minute in range(8 * 24 * 60):
+        history.add(minute * 60.0, float(minute))
+    now = 8 * 24 * 3_600.0
+    assert [len(history.since(now, seconds)) for seconds in (3_600, 86_400, 604_800)] == [60, 288, 336]

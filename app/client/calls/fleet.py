@@ -54,7 +54,7 @@ def start_drain() -> Call[Drain]:
 def get_stats(
     window: Literal["1h", "24h", "7d"] | None = None,
     *,
-    bucket: Literal["1m", "5m", "15m", "1h", "6h", "1d"] | None = None,
+    bucket: Literal["1m", "5m", "15m", "30m", "1h", "3h", "6h", "1d"] | None = None,
     job_type: TypeLike | None = None,
     queue: str | None = None,
 ) -> Call[ServiceStats]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from http import HTTPStatus
+from uuid import UUID
 
 from starlette.responses import RedirectResponse, Response
 
@@ -21,7 +23,9 @@ from ...domain.job import JobId
 from ...domain.snapshot import JobView, Stats
 from ...domain.state import State
 from ...domain.text import read_uuid
+from ..activity import Activity, activity_of, range_of
 from ..export import as_csv, as_ndjson
+from ..panels import panel_of
 from ..query import Asked, read_query
 from ..visit import COUNTED_ENDED, OPERATE, Visit
 from .entry import nowhere_else
@@ -41,6 +45,9 @@ COLUMNS_COOKIE = "outlast-columns"
 _A_YEAR_SECONDS = 365 * 24 * 3600
 MOST_EXPORTED = 10_000
 _A_PAGE = 200
+# By how much the clocks of those who enqueue may be ahead of the store's.
+_AHEAD = timedelta(minutes=5)
+_ID_BITS_BELOW_TIME = 80
 _FORMATS = {"csv": ("text/csv", as_csv), "ndjson": ("application/x-ndjson", as_ndjson)}
 
 
@@ -50,8 +57,9 @@ async def page(visit: Visit) -> Response:
     if asked.job_id is not None:
         return visit.go(f"/jobs/{asked.job_id}")
     limit = next((size for size in SIZES if str(size) == visit.asked("size")), SIZES[1])
+    query = _query(visit, asked)
     found = await visit.services.jobs.list(
-        replace(_query(visit, asked), before=_cursor(visit.asked("cursor")), limit=limit)
+        replace(query, before=_cursor(visit.asked("cursor")) or query.before, limit=limit)
     )
     stats = await visit.services.overview.stats() if visit.tenant is None else None
     return visit.page(
@@ -74,9 +82,20 @@ async def page(visit: Visit) -> Response:
         hideable=HIDEABLE,
         most_exported=MOST_EXPORTED,
         narrowest=_narrowest(asked),
+        activity=await _activity(visit, asked),
         names=sorted({each.name for each in await visit.services.catalogue.all()}),
         queues=sorted({queue.name for queue in stats.queues}) if stats is not None else [],
     )
+
+
+async def _activity(visit: Visit, asked: Asked) -> Activity | None:
+    """Draw what ended lately of the type and queue that are searched; counts are of all tenants, so not for one."""
+    if visit.tenant is not None:
+        return None
+    shown = range_of(asked, visit.now)
+    reading = visit.services.flow.chart(shown.window, shown.bucket, name=asked.name, queue=asked.queue)
+    chart = (await panel_of(reading)).value
+    return None if chart is None else activity_of(chart, shown, asked)
 
 
 async def export(visit: Visit) -> Response:
@@ -131,7 +150,23 @@ def _query(visit: Visit, asked: Asked) -> ListQuery:
         tenant=visit.tenant,
         created_after=asked.created_after,
         created_before=asked.created_before,
+        finished_after=asked.finished_after,
+        finished_before=asked.finished_before,
+        before=_first(asked, visit.now),
     )
+
+
+def _first(asked: Asked, now: datetime) -> JobId | None:
+    """Give the id that a search for an older stretch of time begins below, None for the newest.
+
+    Ids begin with the time of their making. What was made well after a stretch was not enqueued or ended in it, and
+    beside many such jobs a page would be empty: it reads so many and no more.
+    """
+    ends = [at for at in (asked.created_before, asked.finished_before) if at is not None]
+    if not ends or min(ends) >= now - _AHEAD:
+        return None
+    ms = max(round((min(ends) + _AHEAD).timestamp() * 1_000), 0)
+    return JobId(UUID(int=ms << _ID_BITS_BELOW_TIME))
 
 
 def _cursor(text: str) -> JobId | None:
@@ -171,7 +206,7 @@ def _applies(jobs: Sequence[JobView]) -> dict[str, int]:
 
 def _narrowest(asked: Asked) -> tuple[str, str] | None:
     """Give the qualifier to drop when nothing is found, with the search without it."""
-    for name in ("key", "tag", "error", "worker", "created", "before", "name", "state", "queue"):
+    for name in ("key", "tag", "error", "worker", "finished", "until", "created", "before", "name", "state", "queue"):
         value = next((value for term, value in asked.terms if term == name), None)
         if value is not None:
             return f"{name}:{value}", asked.without(name)

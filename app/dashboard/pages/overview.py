@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from starlette.responses import Response
 
+from ...control.flow import FlowChart
 from ...control.render import Document
 from ...domain.audit import AuditQuery, AuditView, Target
-from ...domain.snapshot import QueueView, Stats
+from ...domain.flow import FlowKind, FlowOutcome, Tally
+from ...domain.snapshot import DeadGroup, QueueView, Stats, WorkerView
 from ...domain.state import LIVE, State
-from ..health import LONGEST_READY, MOST_SHOWN, health_of
+from ..charts import RANGES, Charts, Range, charts_of
+from ..health import MOST_SHOWN, health_of
 from ..panels import panel_of
 from ..visit import COUNTED_ENDED, OPERATE, Visit
 from ..words import dur
 
-_TILES = (State.READY, State.RUNNING, State.DELAYED, State.SUSPENDED, State.HELD, State.DEAD, State.DONE)
+_TILES = (State.READY, State.RUNNING, State.DELAYED, State.SUSPENDED, State.HELD, State.DEAD)
 _QUEUES = 8
-_GROUPS = 5
+_KINDS = 5
 _FIRES = 5
 _CHANGES = 5
 _CHANGED_LATELY = timedelta(hours=3)
 _LOOKED_AT = 50
 # What is done to single jobs, and who was turned away, is for the audit's own page.
 _OF_ONE = frozenset({Target.JOB.value, Target.AUTH.value})
+
+
+class Failing(NamedTuple):
+    """A job type whose attempts failed: what most of its dead died of, and how many failed, ended and were the last."""
+
+    name: str
+    error: str
+    failed: int
+    ended: int
+    dead: int
 
 
 async def page(visit: Visit) -> Response:
@@ -35,6 +50,8 @@ async def page(visit: Visit) -> Response:
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     health = health_of(stats, workers, dead.value or (), visit.now)
     types = await services.catalogue.all()
+    day = await panel_of(services.flow.chart("24h", RANGES["24h"].bucket))
+    shown = RANGES.get(visit.asked("range"), RANGES["1h"])
     return visit.page(
         "overview.html",
         title="Overview",
@@ -46,13 +63,16 @@ async def page(visit: Visit) -> Response:
         queues=sorted(stats.queues, key=_harm, reverse=True)[:_QUEUES],
         queues_all=len(stats.queues),
         served={queue for worker in live for queue in worker.queues},
-        dead_error=dead.error,
-        groups=sorted(dead.value or (), key=lambda group: group.count, reverse=True)[:_GROUPS],
+        failed=None if day.value is None else _failed(day.value.total),
+        failing_error=day.error,
+        failing=_failing(day.value, dead.value or ()),
         live=live,
         draining=[worker for worker in live if worker.drain_phase],
         running=sum(worker.running for worker in live),
         capacity=sum(worker.concurrency for worker in live),
-        series=_series(visit),
+        ranges=RANGES,
+        shown=shown,
+        charts=await panel_of(_charts(visit, shown, stats, workers)),
         types=[each.name for each in types],
         changes=await panel_of(_changes(visit)),
         fires=await panel_of(_fires(visit)),
@@ -62,7 +82,7 @@ async def page(visit: Visit) -> Response:
 
 def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
     """Give state, figure, whether it is capped, and a line of context."""
-    oldest = max((queue.oldest_ready_seconds or 0 for queue in stats.queues), default=0)
+    oldest = _oldest(stats)
     context = {
         State.READY: f"oldest {dur(oldest * 1_000)}" if oldest else "none waits",
         State.RUNNING: f"capacity {capacity:,}",
@@ -70,7 +90,6 @@ def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
         State.SUSPENDED: "wait by design",
         State.HELD: "need a person",
         State.DEAD: "budget spent",
-        State.DONE: "kept for a while",
     }
     tiles = []
     for state in _TILES:
@@ -80,16 +99,39 @@ def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
     return tiles
 
 
-def _series(visit: Visit) -> dict[str, object]:
-    """Give what was counted in the last hour, for two charts on one axis of time."""
-    now, history = visit.now.timestamp(), visit.services.overview.history()
-    return {
-        "at": [round(now - sample.ago_seconds) for sample in history],
-        "oldest": [round(sample.oldest_ready_seconds, 1) for sample in history],
-        "ready": [sample.ready for sample in history],
-        "running": [sample.running for sample in history],
-        "limit": LONGEST_READY.total_seconds(),
-    }
+async def _charts(visit: Visit, shown: Range, stats: Stats, workers: Sequence[WorkerView]) -> Charts:
+    chart = await visit.services.flow.chart(shown.window, shown.bucket)
+    return charts_of(
+        chart,
+        shown,
+        history=visit.services.overview.history(shown.reach.total_seconds()),
+        oldest_now=_oldest(stats),
+        workers=workers,
+        now=visit.now,
+    )
+
+
+def _failing(day: FlowChart | None, dead: Sequence[DeadGroup]) -> list[Failing]:
+    """Give the job types that failed most in a day, and what most of their dead letters died of."""
+    errors = {group.name: group for group in sorted(dead, key=lambda group: group.count)}
+    kinds = [] if day is None else [_failing_one(kind, errors.get(kind.name)) for kind in day.kinds]
+    return sorted((kind for kind in kinds if kind.failed), key=lambda kind: -kind.failed)[:_KINDS]
+
+
+def _failing_one(kind: FlowKind, group: DeadGroup | None) -> Failing:
+    error = "" if group is None else group.error_code or group.error_type or group.reason.replace("_", " ")
+    failed, ended = _failed(kind.tally)
+    return Failing(kind.name, error, failed, ended, kind.tally.of(FlowOutcome.DEAD))
+
+
+def _failed(tally: Tally) -> tuple[int, int]:
+    """Give how many attempts failed, and of how many; what counts against no job is in neither."""
+    failed = sum(tally.of(outcome) for outcome in (FlowOutcome.FAILED, FlowOutcome.DEAD))
+    return failed, failed + tally.of(FlowOutcome.OK)
+
+
+def _oldest(stats: Stats) -> float:
+    return max((queue.oldest_ready_seconds or 0.0 for queue in stats.queues), default=0.0)
 
 
 def _harm(queue: QueueView) -> tuple[bool, float, int]:

@@ -66,7 +66,8 @@ export function live(selection) {
       if (!next) continue;
       if (region.dataset.region === "series") {
         region.dataset.series = next.dataset.series;
-        for (const [at, figure] of region.querySelectorAll(".key b").entries()) figure.textContent = next.querySelectorAll(".key b")[at]?.textContent;
+        const said = next.querySelectorAll(".key b");
+        for (const [at, figure] of region.querySelectorAll(".key b").entries()) figure.dataset.rest = figure.textContent = said[at]?.textContent;
         document.dispatchEvent(new Event("outlast:series"));
         continue;
       }
