@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
 
+from app.dashboard import stream
 from app.dashboard.stream import Streams
 from app.domain.errors import RateLimited
 from tests.dashboard.visitor import KEY, Visitor
@@ -48,21 +51,37 @@ async def test_a_stream_ends_when_the_process_drains() -> None:
         assert text.endswith("event: draining\ndata: {}\n\n")
 
 
-async def test_a_stream_ends_with_the_key_of_its_visitor() -> None:
+async def _revoke(visitor: Visitor, _browser: httpx.AsyncClient, key_id: str) -> None:
+    assert (await visitor.api.client.delete(f"/v1/api-keys/{key_id}")).status_code == 200
+
+
+async def _sign_out(_visitor: Visitor, browser: httpx.AsyncClient, _key_id: str) -> None:
+    token = re.search(r'name="token" value="([0-9a-f]+)"', (await browser.get("/ui/")).text)
+    assert token is not None
+    assert (await browser.post("/ui/logout", data={"token": token[1]})).status_code == 303
+
+
+@pytest.mark.parametrize("leave", [_revoke, _sign_out])
+async def test_a_stream_ends_within_a_tick_of_its_visitors_key_and_session(
+    leave: Callable[[Visitor, httpx.AsyncClient, str], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_LOOK_SECONDS", 0.25)
     async with memory_env() as env, Visitor(env, key=KEY).beside() as visitor, visitor.api.served() as (host, port):
         made = await visitor.api.client.post("/v1/api-keys", json={"label": "x", "scopes": ["jobs:read"]})
         entered = await visitor.browser.post("/ui/login", data={"key": made.json()["token"]})
-        cookie = entered.headers["set-cookie"].partition(";")[0]
+        headers = {"Cookie": entered.headers["set-cookie"].partition(";")[0], "Sec-Fetch-Site": "same-origin"}
         async with (
-            httpx.AsyncClient(base_url=f"http://{host}:{port}", headers={"Cookie": cookie}) as client,
-            client.stream("GET", "/ui/stream?topics=jobs") as answer,
+            httpx.AsyncClient(base_url=f"http://{host}:{port}", headers=headers) as browser,
+            browser.stream("GET", "/ui/stream?topics=jobs") as answer,
         ):
             chunks = answer.aiter_text()
             while "jobs-changed" not in await anext(chunks):
                 pass
-            await visitor.api.client.delete(f"/v1/api-keys/{made.json()['id']}")
-            async with asyncio.timeout(10):
-                assert "".join([chunk async for chunk in chunks]) == ""
+            await leave(visitor, browser, made.json()["id"])
+            async with asyncio.timeout(2):
+                after = "".join([chunk async for chunk in chunks])
+            assert after.count("event:") <= 1, "one may have been under way"
+            assert (await browser.get("/ui/stream?topics=jobs")).status_code == 303, "and it does not begin again"
 
 
 def test_streams_of_one_visitor_and_of_all_are_bounded() -> None:
