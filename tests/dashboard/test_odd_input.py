@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.domain.errors import OutlastError
+from app.jobs import job, schedule
 from tests.dashboard.visitor import Visitor
 from tests.support.drivers import QUEUE
 
@@ -44,3 +46,33 @@ async def test_a_time_that_is_none_in_utc_is_explained(visitor: Visitor, q: str)
     response = await visitor.send("/bulk/confirm", {"action": "cancel", "scope": "matching", "q": q})
     assert response.status_code == 422
     assert "correct the search first" in response.text
+
+
+ODD = "jaVasCript:/*-/*`/*\\`/*'/*\"/**/(/* */oNcliCk=alert(1) )//</scRipt/--!>\\x3csVg/<sVg/oNloAd=alert(2)//>"
+NAMED = {
+    "a queue of a job": ("/v1/jobs", {"name": "demo.job", "payload": {}, "queue": ODD}),
+    "a job type": ("/v1/jobs", {"name": ODD, "payload": {}}),
+    "an event": ("/v1/events", {"name": ODD, "key": "1", "payload": {}}),
+    "a queue of a key": ("/v1/api-keys", {"label": "x", "scopes": ["jobs:read"], "queues": [ODD]}),
+    "a tag with a line": ("/v1/jobs", {"name": "demo.job", "payload": {}, "tags": [f"a\n{ODD[:20]}"]}),
+    "an address": ("/v1/webhooks", {"label": "x", "url": f"https://hooks.example.com/{ODD}"}),
+    "an address of another kind": ("/v1/webhooks", {"label": "x", "url": ODD.replace(" ", "").replace("\\", "")}),
+}
+
+
+async def test_what_names_something_is_a_name(visitor: Visitor) -> None:
+    for what, (path, body) in NAMED.items():
+        response = await visitor.api.client.post(path, json=body)
+        assert response.status_code == 422, f"{what}: {response.text}"
+        assert response.json()["code"] in {"REQUEST_INVALID", "CALLBACK_REFUSED"}, what
+
+
+def test_what_code_declares_has_names_too() -> None:
+    async def body(size: int) -> None: ...
+
+    with pytest.raises(OutlastError, match="is not a job name"):
+        job(ODD)(body)
+    with pytest.raises(OutlastError, match="queue"):
+        job("odd.job", queue=ODD)(body)
+    with pytest.raises(OutlastError, match="cannot name a schedule"):
+        schedule(ODD, job=job("odd.job")(body), cron="* * * * *", tz="UTC", payload={"size": 1})

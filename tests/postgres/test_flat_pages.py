@@ -1,6 +1,7 @@
-"""No list does work that grows with the table: pages touched beside ten thousand jobs and beside a hundred thousand.
+"""No list and no page of the dashboard does work that grows with the table: pages of it that are touched beside ten
+thousand jobs and beside a hundred thousand.
 
-Every statement that a list sends is explained with what it was sent, as the server runs it. Where all that is asked for
+Every statement that a look sends is explained with what it was sent, as the server runs it. Where all that is asked for
 is common, a bound on candidates is what holds; it is lowered here, so that both stores reach it.
 """
 
@@ -12,14 +13,16 @@ from typing import Any
 
 import pytest
 
+from app.dashboard.pages import jobs
 from app.domain.state import State
-from app.drivers.postgres import counting, list_sources, listing, listing_by_time
+from app.drivers.postgres import counting, list_sources, listing, listing_by_time, stats
 from app.drivers.postgres.connect import connect
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.reading import ListQuery, TimeOrder, TimeSort
 from benchmarks.mixed import fill
 from tests.postgres.meter import Meter, buffers
 from tests.postgres.pages import administrator
+from tests.postgres.ui import fill_beside, pages_of
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(240)]
 
@@ -49,41 +52,43 @@ ORDERS = {
     "delayed jobs by time": (State.DELAYED, TimeSort.RUN_AT),
     "dead jobs by time": (State.DEAD, TimeSort.FINISHED_AT),
 }
-Look = Callable[[PostgresDriver], Awaitable[object]]
+Look = Callable[[], Awaitable[object]]
 
 
-def _looks() -> dict[str, Look]:
+def _looks(driver: PostgresDriver) -> dict[str, Look]:
     def listed(query: ListQuery) -> Look:
-        return lambda driver: driver.list(query)
+        return lambda: driver.list(query)
 
     def by_time(state: State, sort: TimeSort) -> Look:
-        return lambda driver: driver.list_by_time(ListQuery(states=frozenset({state})), TimeOrder(sort=sort))
+        return lambda: driver.list_by_time(ListQuery(states=frozenset({state})), TimeOrder(sort=sort))
 
     looks = {named: listed(query) for named, query in LISTS.items()}
     return looks | {named: by_time(*order) for named, order in ORDERS.items()}
 
 
-async def _pages(url: str, jobs: int) -> dict[str, int]:
+async def _pages(url: str, rows: int) -> dict[str, int]:
     """Give the pages that each list touches in a store of so many jobs."""
     found: dict[str, int] = {}
     async with administrator(url) as admin:
         await admin.execute("truncate outlast.job, outlast.job_name, outlast.finished, outlast.attempt, outlast.ready")
         await admin.execute("truncate outlast.waiting, outlast.running, outlast.suspended, outlast.held, outlast.tag")
         await admin.execute("truncate outlast.worker, outlast.flow restart identity")
-        await fill(admin, jobs)
+        await fill_beside(admin, rows // 10)
+        await fill(admin, rows)
     watched = _Watched(url)
     await watched.driver.open()
     connection = await connect(url, application_name="flat")
     await connection.execute("set plan_cache_mode = force_generic_plan")
-    for named, look in _looks().items():
-        watched.sent.clear()
-        await look(watched.driver)
-        await asyncio.sleep(0)  # asyncpg tells of a statement in the loop's next round
-        assert watched.sent, named
-        found[named] = 0
-        for sql, args in watched.sent:
-            await buffers(connection, sql, args)
-            found[named] += (await buffers(connection, sql, args))[0]
+    async with pages_of(watched.driver, connection) as pages:
+        for named, look in (_looks(watched.driver) | pages).items():
+            watched.sent.clear()
+            await look()
+            await asyncio.sleep(0)  # asyncpg tells of a statement in the loop's next round
+            assert watched.sent or named in pages, named
+            found[named] = 0
+            for sql, args in watched.sent.copy():
+                await buffers(connection, sql, args)
+                found[named] += (await buffers(connection, sql, args))[0]
     await connection.close()
     await watched.driver.close()
     return found
@@ -101,12 +106,14 @@ class _Watched(Meter):
             self.sent.append((record.query, tuple(record.args or ())))
 
 
-async def test_a_list_touches_as_many_pages_however_many_jobs_there_are(
+async def test_a_look_touches_as_many_pages_however_many_jobs_there_are(
     lone_url: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     for module in (listing, listing_by_time, counting, list_sources):
         monkeypatch.setattr(module, "SCANNED", _SCANNED)
-    monkeypatch.setattr(list_sources, "WEIGHED", 200)
+    for module, most in ((list_sources, "WEIGHED"), (stats, "COUNTED_ENDED"), (listing, "GROUPED")):
+        monkeypatch.setattr(module, most, 200)
+    monkeypatch.setattr(jobs, "MOST_EXPORTED", 400)
     monkeypatch.setattr(list_sources, "_MANY_READY", "select true")
     few, many = await _pages(lone_url, 10_000), await _pages(lone_url, 100_000)
     for named in few:
