@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.domain.drain import DrainShown
+from app.domain.flow import FlowPart, Tally
 from app.domain.job import ClaimedJob, JobId, WorkerId
 from app.domain.outcome import Cancelled, Completed, DeadLettered, ErrorInfo, Held, Interrupted, Outcome, Retried
 from app.domain.state import DeadReason
@@ -123,7 +124,18 @@ async def empty(stage: Stage) -> None:
     await stage.worker("node-a1")
 
 
+async def an_hour(stage: Stage) -> None:
+    """Let an hour pass in which attempts ended: some failed, a deploy interrupted some, at its end jobs waited."""
+    for minute in range(60):
+        is_late = minute > 44
+        counts = (180 + 7 * minute % 40, 4 + 5 * minute % 7 + 12 * is_late, int(is_late), 6 * (minute == 17), 0, 0)
+        waits = (*(20,) * 6, *(30 * is_late,) * 5, *(0,) * 5)
+        await stage.env.driver.add_flow([FlowPart("webhooks.deliver", "webhooks", Tally(counts=counts, waits=waits))])
+        await stage.env.advance(timedelta(minutes=1))
+
+
 async def busy(stage: Stage) -> None:
+    await an_hour(stage)
     first, second = await stage.worker("node-a1"), await stage.worker("node-b1")
     stage.shown = await stage.long_life(first)
     await stage.end(first, "receipts.send", Completed(result='{"sent": true}'), 14)

@@ -100,6 +100,14 @@ async def test_workers_of_a_new_version_are_marked(visitor: Visitor) -> None:
     assert abs(at - visitor.env.now().timestamp()) < 60
 
 
+async def test_a_queue_says_what_became_of_its_hour(visitor: Visitor) -> None:
+    await visitor.api.post()
+    await visitor.env.driver.add_flow([FlowPart(NAME, QUEUE, MANY), FlowPart(NAME, "other", MANY)])
+    page = await visitor.see(f"/queues/{QUEUE}")
+    assert "102 attempts ended in the last hour, 4 failed; 95 of 100 jobs began within 98 ms." in page
+    assert 'class="spark"' in page
+
+
 # --- above the list of jobs
 
 

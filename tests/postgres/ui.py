@@ -36,7 +36,8 @@ select gen_random_uuid(), 'default', 'wh_' || repeat('0', 16), gen_random_uuid()
     """
 insert into outlast.drain(worker, host, code_version, reason, started_at, ended_at, job_ids, claim_nos, names, fates,
   ignored)
-select 100 + i, 'host', '1', 'SIGTERM', now(), now(), '{}', '{}', '{}', '{}', '{}' from generate_series(1, $1::int) i""",
+select 100 + i, 'host', '1', 'SIGTERM', now(), now(), '{}', '{}', '{}', '{}', '{}'
+from generate_series(1, $1::int) i""",
 )
 # A list that is narrowed to a stretch of time three days ago, as a bar above it does.
 _MORE = ("/jobs?q=finished:73h until:72h", "/?range=7d", "/dead?q=name:demo.rare")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NamedTuple
 
 from starlette.responses import Response
 
+from ...control.flow_documents import tally_document
 from ...domain.errors import RequestInvalid
+from ...domain.flow import FlowOutcome
 from ...domain.queue import KEEP, QueueChange, Setting
+from ..panels import panel_of
 from ..visit import OPERATE, Form, Visit
 
 _MOST_MINUTES = 60 * 24 * 365
@@ -49,8 +53,26 @@ async def one(visit: Visit) -> Response:
         queue=queue,
         weights=weights,
         serving=serving,
+        hour=await panel_of(_hour(visit, queue.name)),
         may_act=visit.may(OPERATE),
     )
+
+
+class Hour(NamedTuple):
+    """What attempts of a queue came to in an hour: ended by the minute, all that ended, that failed, p95 of waits."""
+
+    ended: list[int]
+    total: int
+    failed: int
+    p95_ms: object
+
+
+async def _hour(visit: Visit, queue: str) -> Hour:
+    chart = await visit.services.flow.chart("1h", queue=queue)
+    ended = [sum(point.tally.counts) for point in chart.points]
+    total = tally_document(chart.total)
+    failed = sum(chart.total.of(outcome) for outcome in (FlowOutcome.FAILED, FlowOutcome.DEAD))
+    return Hour(ended, sum(ended), failed, total["wait_p95_ms"])
 
 
 async def pause(visit: Visit) -> Response:
