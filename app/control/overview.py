@@ -71,6 +71,11 @@ class OverviewControl:
         async with self._lock:
             self._grouped.clear()
 
+    async def forget(self) -> None:
+        """Count again when somebody asks next: this process has just changed what is counted."""
+        async with self._lock:
+            self._counted = None
+
     def history(self, seconds: float) -> tuple[Sample, ...]:
         """Give how old the oldest ready job was in the last so many seconds, oldest first; gaps where nobody asked."""
         return self._history.since(self._monotonic(), seconds)

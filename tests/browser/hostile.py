@@ -82,12 +82,11 @@ class Hostile(Sight):
             Held(reason=text),
             Suspended(waits=(_wait(text),)),
         )
-        for name in (NAME, text):
-            for end in ends:
-                claimed = await self._claimed(name)
-                await env.close_attempt(claimed.token, end)
-                if isinstance(end, Interrupted):  # which is ready again, and so first in line
-                    await env.driver.cancel(claimed.token.job_id, reason=text)
+        for name, end in (*((NAME, each) for each in ends), (text, ends[1])):
+            claimed = await self._claimed(name)
+            await env.close_attempt(claimed.token, end)
+            if isinstance(end, Interrupted):  # which is ready again, and so first in line
+                await env.driver.cancel(claimed.token.job_id, reason=text)
 
     async def _claimed(self, name: str) -> ClaimedJob:
         """Give a job under a claim, that has done and said something."""

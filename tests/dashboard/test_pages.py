@@ -154,10 +154,10 @@ async def test_a_queue_is_paused_limited_and_resumed(visitor: Visitor) -> None:
     page = await visitor.act(f"/queues/{QUEUE}/pause", {"reason": "a deploy", "minutes": ""})
     assert "a deploy" in page
     assert "Resume" in page
+    await visitor.env.driver.set_queue(QUEUE, QueueChange(is_fair=True, weights={"default": 3, "other": 2}))
     await visitor.act(f"/queues/{QUEUE}/limit", {"concurrency": "2", "max_depth": ""})
     (queue,) = (await visitor.browser.get("/v1/queues")).json()["items"]
     assert (queue["is_paused"], queue["concurrency"], queue["max_depth"]) == (True, 2, None)
-    await visitor.env.driver.set_queue(QUEUE, QueueChange(is_fair=True, weights={"default": 3, "other": 2}))
     page = await visitor.see(f"/queues/{QUEUE}")
     assert "Its tenants take turns, by weight: <code>default</code> 3" in page
     await visitor.act(f"/queues/{QUEUE}/resume")

@@ -33,6 +33,9 @@ async def test_a_count_answers_for_two_seconds() -> None:
         assert (await overview.stats()).by_state.get(State.READY, 0) == 0
         clock.now += 0.2
         assert (await overview.stats()).by_state[State.READY] == 1
+        await env.driver.enqueue(new_job())
+        await overview.forget()
+        assert (await overview.stats()).by_state[State.READY] == 2, "this process has changed something"
 
 
 async def test_groups_of_dead_letters_answer_for_a_quarter_of_a_minute() -> None:

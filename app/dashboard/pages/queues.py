@@ -11,6 +11,7 @@ from ...control.flow_documents import tally_document
 from ...domain.errors import RequestInvalid
 from ...domain.flow import FlowOutcome
 from ...domain.queue import KEEP, QueueChange, Setting
+from ...domain.snapshot import QueueView
 from ..panels import panel_of
 from ..visit import OPERATE, Form, Visit
 
@@ -18,8 +19,8 @@ _MOST_MINUTES = 60 * 24 * 365
 
 
 async def page(visit: Visit) -> Response:
-    """Give every queue."""
-    queues = await visit.services.queues.list()
+    """Give every queue, as they were counted a moment ago for all who look."""
+    queues = (await visit.services.overview.stats()).queues
     workers = await visit.services.fleet.workers()
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     served = {queue for worker in live for queue in worker.queues}
@@ -37,7 +38,7 @@ async def page(visit: Visit) -> Response:
 
 async def one(visit: Visit) -> Response:
     """Give one queue with its controls."""
-    queue = await visit.services.queues.find(visit.part("queue"))
+    queue = await _counted(visit, visit.part("queue"))
     workers = await visit.services.fleet.workers()
     serving = [
         worker
@@ -56,6 +57,11 @@ async def one(visit: Visit) -> Response:
         hour=await panel_of(_hour(visit, queue.name)),
         may_act=visit.may(OPERATE),
     )
+
+
+async def _counted(visit: Visit, name: str) -> QueueView:
+    counted = (await visit.services.overview.stats()).queues
+    return next((queue for queue in counted if queue.name == name), None) or await visit.services.queues.find(name)
 
 
 class Hour(NamedTuple):
@@ -86,6 +92,7 @@ async def pause(visit: Visit) -> Response:
         )
     lasts = None if minutes is None else timedelta(minutes=minutes)
     await visit.services.queues.pause(name, by=by.actor, reason=by.reason, lasts=lasts)
+    await visit.services.overview.forget()
     return visit.go(f"/queues/{name}", said="Paused: running jobs go on, none is claimed")
 
 
@@ -95,6 +102,7 @@ async def resume(visit: Visit) -> Response:
     visit.seen.visitor.check_queue(name)
     by = visit.acting(form)
     await visit.services.queues.resume(name, by=by.actor, reason=by.reason)
+    await visit.services.overview.forget()
     return visit.go(f"/queues/{name}", said="Open: jobs are claimed again")
 
 
@@ -105,6 +113,7 @@ async def limit(visit: Visit) -> Response:
     by = visit.acting(form)
     change = QueueChange(concurrency=_setting(form, "concurrency"), max_depth=_setting(form, "max_depth"))
     await visit.services.queues.limit(name, change, by=by.actor, reason=by.reason)
+    await visit.services.overview.forget()
     return visit.go(f"/queues/{name}", said="Limits set")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,10 +14,10 @@ from ...control.jobs import ListQuery
 from ...control.render import Document
 from ...domain.job import WorkerId
 from ...domain.snapshot import JobView, WorkerView
-from ...domain.state import State
 from ..visit import OPERATE, Visit
 
-_MOST_RUNS = 200
+# Of so many that leave at once it is shown what they hold.
+_MOST_LEAVING = 16
 _MOST_HELD = 50
 _REPORTS = 20
 PHASES = ("accept", "inflight", "close")
@@ -45,15 +45,9 @@ class Leaving:
 async def page(visit: Visit) -> Response:
     """Give the fleet."""
     workers = await visit.services.fleet.workers()
-    running = await visit.services.jobs.list(
-        ListQuery(states=frozenset({State.RUNNING}), tenant=visit.tenant, limit=_MOST_RUNS)
-    )
-    held: defaultdict[WorkerId, list[JobView]] = defaultdict(list)
-    for job in running.items:
-        if job.claim is not None:
-            held[job.claim.worker_id].append(job)
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     newest = max(live, key=lambda worker: worker.started_at).code_version if live else None
+    held = {worker.id: await _held(visit, worker.id) for worker in _draining(live)[:_MOST_LEAVING]}
     before = visit.asked_number("before")
     reports = await visit.services.deploys.list(
         limit=_REPORTS,
@@ -69,8 +63,7 @@ async def page(visit: Visit) -> Response:
         live=sorted(live, key=lambda worker: (worker.code_version != newest, -int(worker.id))),
         versions=Counter(worker.code_version for worker in live),
         newest=newest,
-        leaving=[_leaving(worker, held[worker.id], visit.now) for worker in live if worker.drain_phase],
-        held=held,
+        leaving=[_leaving(worker, held.get(worker.id, ()), visit.now) for worker in _draining(live)],
         phases=PHASES,
         here=visit.services.drain.here(tenant=visit.tenant),
         reports=reports,
@@ -102,6 +95,16 @@ def status_of(worker: WorkerView) -> tuple[str, str]:
     return "serving", "serving"
 
 
+def _draining(live: Sequence[WorkerView]) -> list[WorkerView]:
+    return [worker for worker in live if worker.drain_phase]
+
+
+async def _held(visit: Visit, worker: WorkerId) -> Sequence[JobView]:
+    """Give what a worker runs, the newest first; jobs that others run are not read for it."""
+    found = await visit.services.jobs.list(ListQuery(worker_id=worker, tenant=visit.tenant, limit=_MOST_HELD))
+    return [job for job in found.items if job.claim is not None]
+
+
 def _rank(worker: WorkerView) -> int:
     return ["draining", "stale", "serving", "lost", "cancelled"].index(status_of(worker)[0])
 
@@ -114,7 +117,7 @@ def _leaving(worker: WorkerView, runs: Sequence[JobView], now: datetime) -> Leav
         left_ms=None if ends is None else max(0.0, (ends - now).total_seconds() * 1_000),
         whole_ms=None if ends is None or began is None else (ends - began).total_seconds() * 1_000,
         at=PHASES.index(phase) if phase in PHASES else 0,
-        runs=runs[:_MOST_HELD],
+        runs=runs,
     )
 
 
