@@ -41,10 +41,12 @@ class ScheduleControl:
         self._admission = admission
         self._types = JobTypes()
 
-    async def list(self, *, with_payload: bool = True, tenant: str | None = None) -> list[Document]:
-        """Give every schedule by name, with its last outcome and its next time; payloads as in `find`."""
+    async def list(
+        self, *, with_payload: bool = True, tenant: str | None = None, occurrences: int = 1
+    ) -> list[Document]:
+        """Give every schedule by name, with its last outcomes and its next time; payloads as in `find`."""
         store = self._given()
-        views, now = await store.schedules(occurrences=1), await store.now()
+        views, now = await store.schedules(occurrences=occurrences), await store.now()
         return [await self._shown(view, now, fires=1, with_payload=with_payload, tenant=tenant) for view in views]
 
     async def find(

@@ -78,9 +78,11 @@ def stamp(at: datetime | None) -> str:
     return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
-def clock(at: datetime | None) -> str:
+def clock(at: datetime | None, *, ms: bool = False) -> str:
     """Give the time of day."""
-    return "" if at is None else at.astimezone(UTC).strftime("%H:%M:%S")
+    if at is None:
+        return ""
+    return at.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3] if ms else at.astimezone(UTC).strftime("%H:%M:%S")
 
 
 def iso(at: datetime | None) -> str:

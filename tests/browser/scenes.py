@@ -135,9 +135,9 @@ async def an_hour(stage: Stage) -> None:
 
 
 async def busy(stage: Stage) -> None:
-    await an_hour(stage)
     first, second = await stage.worker("node-a1"), await stage.worker("node-b1")
     stage.shown = await stage.long_life(first)
+    await an_hour(stage)
     await stage.end(first, "receipts.send", Completed(result='{"sent": true}'), 14)
     await stage.put("emails.campaign", 9)
     for name, count in (("emails.campaign", 5), ("media.transcode", 2), ("webhooks.deliver", 4)):

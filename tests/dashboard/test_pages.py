@@ -9,6 +9,7 @@ import pytest
 
 from app.dashboard.app import PLACES
 from app.domain.api_key import Identity, Scope
+from app.domain.drain import DrainShown
 from app.domain.outcome import DeadLettered
 from app.domain.queue import QueueChange
 from app.domain.state import DeadReason
@@ -171,6 +172,19 @@ async def test_a_worker_is_asked_to_drain(visitor: Visitor) -> None:
     assert (await visitor.send("/workers/999/drain")).status_code == 404
 
 
+async def test_a_worker_that_leaves_shows_what_it_holds_and_others_nothing(visitor: Visitor) -> None:
+    held = (await visitor.api.post())["id"]
+    claimed = await visitor.api.claim()
+    other = (await visitor.api.post())["id"]
+    await visitor.api.claim()
+    leaving = DrainShown(phase="inflight", reason="SIGTERM", left=timedelta(seconds=20))
+    await visitor.env.driver.show_worker(claimed.token.worker_id, wakeup="listen", drain=leaving)
+    page = await visitor.see("/workers")
+    assert "in-flight" in page
+    drain = page.partition('class="wf held"')[2].partition("</table>")[0]
+    assert (held in drain, other in drain) == (True, False)
+
+
 # --- job types
 
 
@@ -270,6 +284,7 @@ async def test_a_schedule_is_fired_paused_and_resumed_on_its_page(visitor: Visit
     assert "nightly" in await visitor.see("/schedules")
     page = await visitor.act("/schedules/nightly/fire", {"reason": "they ask for it"})
     assert "reports.make" in page, "it leads to the job"
+    assert "Of the last 1 fired 1, skipped 0" in await visitor.see("/schedules")
     page = await visitor.act("/schedules/nightly/pause", {"reason": "month end"})
     assert "month end" in page
     assert "month end" not in await visitor.act("/schedules/nightly/resume")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.dashboard.words import ago, dur, num, percent, short, stamp
+from app.dashboard.words import ago, clock, dur, num, percent, short, stamp
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
@@ -37,3 +37,5 @@ def test_counts_and_shares() -> None:
 def test_ids_and_times_in_short_and_in_full() -> None:
     assert short("01a20d87-0a2c-7ae8-b8a0-c0396c8e24a7") == "…6c8e24a7"
     assert stamp(NOW) == "2026-11-30 12:00:00.000 UTC"
+    assert (clock(NOW), clock(NOW + timedelta(milliseconds=7), ms=True)) == ("12:00:00", "12:00:00.007")
+    assert (clock(None), clock(None, ms=True)) == ("", "")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from ...control.schedules import SHOWN_OCCURRENCES
 from ..visit import OPERATE, PAYLOADS, Visit
 
 
 async def page(visit: Visit) -> Response:
     """Give every schedule."""
-    found = await visit.services.schedules.list(with_payload=False)
+    found = await visit.services.schedules.list(with_payload=False, occurrences=SHOWN_OCCURRENCES)
     return visit.page("schedules.html", title="Schedules", at="schedules", schedules=found, may_act=visit.may(OPERATE))
 
 

@@ -21,6 +21,7 @@ _MOST_LEAVING = 16
 _MOST_HELD = 50
 _REPORTS = 20
 PHASES = ("accept", "inflight", "close")
+PHASE_WORDS = {"inflight": "in-flight"}
 _STALE_MS = 10_000
 
 
@@ -87,7 +88,7 @@ def status_of(worker: WorkerView) -> tuple[str, str]:
     if worker.has_left:
         return "cancelled", "left"
     if worker.drain_phase is not None:
-        return "draining", worker.drain_phase
+        return "draining", PHASE_WORDS.get(worker.drain_phase, worker.drain_phase)
     if worker.drain_asked_at is not None:
         return "draining", "asked to drain"
     if worker.heartbeat_age_ms > _STALE_MS:

@@ -3,6 +3,8 @@
 
 const STACK = ["lease_lost", "interrupted", "crashed", "dead", "failed"]; // from the top: each covers what is below it
 const DAY = 86400;
+const COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8];
+const SPANS = [0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 240, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800];
 
 export function charts() {
   const region = document.getElementById("charts");
@@ -57,6 +59,9 @@ export function charts() {
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = ink("dim");
     ctx.font = `${11 * devicePixelRatio}px sans-serif`;
+    const above = bbox.top - 5 * devicePixelRatio;
+    ctx.textAlign = "left";
+    if (!u.isFirst) ctx.fillText("not completed", bbox.left, above);
     ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
     for (const [at, version] of data.deploys) {
       const x = Math.round(u.valToPos(at, "x", true)) + 0.5;
@@ -65,7 +70,7 @@ export function charts() {
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       ctx.textAlign = x > bbox.left + bbox.width / 2 ? "right" : "left";
-      if (u.isFirst) ctx.fillText(version, x, bbox.top - 4 * devicePixelRatio);
+      if (u.isFirst) ctx.fillText(version, x, above);
     }
     ctx.restore();
   };
@@ -76,7 +81,7 @@ export function charts() {
       {
         width: Math.max(200, node.clientWidth),
         height,
-        padding: [isFirst ? 16 : 8, 8, null, null],
+        padding: [18, 8, isFirst ? null : 0, null],
         legend: { show: false },
         cursor: { sync: { key: "overview" }, drag: { x: false, y: false }, points: { show: false }, y: false },
         scales: { x: { range: () => [data.at[0], data.at.at(-1) + data.step] }, y: { range: (_, low, high) => [0, Math.max(1, high ?? 1)] } },
@@ -84,7 +89,8 @@ export function charts() {
         series: [{}, ...series],
         hooks: { draw: [marks], setCursor: [(u) => read(figure, (u.cursor.left ?? -1) < 0 ? null : place(u, u.cursor.left))] },
       },
-      [data.at, ...values],
+      // A step is as wide as its bucket, the last one, too.
+      [[...data.at, data.at.at(-1) + data.step], ...values.map((each) => [...each, series[0].isStep ? each.at(-1) : null])],
       node,
     );
     u.isFirst = isFirst;
@@ -99,12 +105,12 @@ export function charts() {
   const outcomes = (node, x, y) => {
     const figure = node.closest("figure");
     const done = looks(figure, "ok");
-    const below = STACK.map((_, at) => data.at.map((_, i) => STACK.slice(at).reduce((sum, column) => sum + data[column][i], 0)));
+    const below = STACK.map((_, at) => data.at.map((_, i) => STACK.slice(at).reduce((sum, column) => sum + data[column][i], 0) || null));
     const bars = STACK.map((column) => ({ ...looks(figure, column), width: 1, points: { show: false }, paths: uPlot.paths.bars({ align: 1, size: [0.8, 40] }) }));
-    const line = { stroke: done.stroke, fill: faint(done.fill), width: 1.5, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) };
+    const line = { stroke: done.stroke, fill: faint(done.fill), width: 1.5, points: { show: false }, isStep: true, paths: uPlot.paths.stepped({ align: 1 }) };
     return [
       one(node, 116, [line], [data.ok], [{ ...x, show: false }, y], true),
-      one(node, 90, bars, below, [x, { ...y, label: "not completed", labelSize: 16, labelFont: y.font }], false),
+      one(node, 90, bars, below, [x, y], false),
     ];
   };
 
@@ -112,19 +118,20 @@ export function charts() {
     const figure = node.closest("figure");
     const [oldest, p95] = [looks(figure, "oldest"), looks(figure, "p95")];
     const limit = own(figure.querySelector("[data-limit]"), "backgroundColor", "::before");
-    const line = { width: 1.5, points: { show: data.oldest.filter((each) => each !== null).length < 3 } };
-    const series = [{ ...line, stroke: oldest.stroke, fill: faint(oldest.fill) }, { ...line, stroke: p95.stroke }, { stroke: limit, dash: [4, 3], width: 1, points: { show: false } }];
+    const line = (column) => ({ width: 1.5, points: { show: data[column].filter((each) => each !== null).length < 3 } });
+    const series = [{ ...line("oldest"), stroke: oldest.stroke, fill: faint(oldest.fill) }, { ...line("p95"), stroke: p95.stroke }, { stroke: limit, dash: [4, 3], width: 1, points: { show: false } }];
     const reach = Math.max(1, ...data.oldest, ...data.p95);
     // The limit is drawn where it is near: an axis up to it would make a healthy queue a flat line.
     const rule = data.at.map(() => (reach * 2 > data.limit ? data.limit : null));
-    return [one(node, 206, series, [data.oldest, data.p95, rule], [x, { ...y, values: (_, marks) => marks.map(spell) }], true)];
+    return [one(node, 206, series, [data.oldest, data.p95, rule], [x, { ...y, incrs: SPANS, values: (_, marks) => marks.map(spell) }], true)];
   };
 
   const draw = () => {
     for (const chart of drawn) chart.destroy();
     data = JSON.parse(region.dataset.series);
     const axis = { stroke: ink("dim"), grid: { stroke: ink("hairline"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
-    const [x, y] = [{ ...axis, space: 90, size: 28, values: (_, marks) => marks.map(clock) }, { ...axis, size: 52, space: 30 }];
+    const x = { ...axis, grid: { show: false }, space: 90, size: 28, values: (_, marks) => marks.map(clock) };
+    const y = { ...axis, size: 52, space: 30, incrs: COUNTS, values: (_, marks) => marks.map(compact) };
     drawn = [...region.querySelectorAll("[data-chart]")].flatMap((node) => (node.dataset.chart === "waits" ? waits : outcomes)(node, x, y));
   };
 
@@ -133,6 +140,8 @@ export function charts() {
   addEventListener("resize", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
+
+const compact = (count) => (count < 1e4 ? count.toLocaleString("en") : `${count / 1e3}k`);
 
 // As the server writes spans: two units at most.
 export function spell(seconds) {
