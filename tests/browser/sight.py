@@ -26,10 +26,13 @@ _NOTE_VIOLATIONS = """
 window.violations = [];
 addEventListener("securitypolicyviolation", (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));
 """
-AXE = """async () => {
-  const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]});
+_AXE = """async () => {
+  const found = await axe.run(document, {runOnly: RULES, resultTypes: ["violations"]});
   return found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")}`);
 }"""
+AXE = _AXE.replace("RULES", '["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]')
+# What another colour scheme can change.
+CONTRAST = _AXE.replace("RULES", '{type: "rule", values: ["color-contrast"]}')
 
 
 class Sight:
@@ -107,9 +110,11 @@ class Sight:
         return [*lists, "/dead", group, *rest, *jobs, "/nothing"]
 
     async def barriers(self, page: Page) -> list[str]:
-        """Give what keeps people out, as far as a program sees it."""
+        """Give what keeps people out, as far as a program sees it, in light and in dark colours."""
         await page.evaluate((BROWSER / "axe.js").read_text())
         found: list[str] = await page.evaluate(AXE)
+        await page.emulate_media(color_scheme="dark")
+        found += await page.evaluate(CONTRAST)
         return found
 
     async def keep(self, page: Page, name: str) -> None:

@@ -53,7 +53,8 @@ async def test_charts_are_live_read_under_the_pointer_and_lead_to_a_bucket(sight
 
 
 async def test_a_job_on_paper_is_light_unfolded_and_without_what_can_be_pressed(sight: Sight) -> None:
-    async with sight.page(f"/jobs/{sight.ids['dead']}", scheme="dark") as page:
+    async with sight.page(f"/jobs/{sight.ids['retried']}", scheme="dark") as page:
+        assert not await page.locator("#trace-1 pre").is_visible()
         await page.emulate_media(media="print", color_scheme="dark")
         for hidden in (".side", ".head", "#act", ".codebar .btn"):
             assert not await page.locator(hidden).first.is_visible(), hidden

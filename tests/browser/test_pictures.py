@@ -15,7 +15,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page
 
 from tests.browser.fetch import BROWSER
 from tests.browser.scenes import SCENES, Stage
-from tests.browser.sight import AXE, PHONE, WIDE
+from tests.browser.sight import AXE, CONTRAST, PHONE, WIDE
 from tests.dashboard.visitor import Visitor
 from tests.support.drivers import memory_env
 from tests.support.source import CHECKOUT
@@ -52,7 +52,7 @@ async def test_every_situation_has_its_pictures(chromium: Browser, scene: str) -
                 for name, path in pages.items():
                     await page.goto(f"http://{host}:{port}/ui{path}", wait_until="load")
                     await page.screenshot(path=FOLDER / f"{name}-{scene}-{look}.png", full_page=True)
-                    found = [*said, *await barriers(page, size)]
+                    found = [*said, *await barriers(page, size, rules=CONTRAST if scheme == "dark" else AXE)]
                     said.clear()
                     if found:
                         troubles[f"{name}-{look}"] = found
@@ -60,10 +60,10 @@ async def test_every_situation_has_its_pictures(chromium: Browser, scene: str) -
     assert troubles == {}
 
 
-async def barriers(page: Page, size: dict[str, int]) -> list[str]:
+async def barriers(page: Page, size: dict[str, int], *, rules: str) -> list[str]:
     """Give what keeps people out, and whether the page is wider than its window."""
     await page.evaluate((BROWSER / "axe.js").read_text())
-    found: list[str] = await page.evaluate(AXE)
+    found: list[str] = await page.evaluate(rules)
     width: Any = await page.evaluate("document.documentElement.scrollWidth")
     return [*found, *([f"{width} px wide"] if width > size["width"] else [])]
 
