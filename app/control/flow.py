@@ -21,6 +21,7 @@ _MOST_KEPT = 100
 _MINUTE, _QUARTER, _HOUR = TIERS
 # The kinds of a window that are shown, most attempts first.
 MOST_KINDS = 50
+MOST_FAILING = 10
 
 
 class Window(NamedTuple):
@@ -52,7 +53,7 @@ BUCKETS = {
 class FlowChart:
     """A window in equal buckets, oldest first, those without an attempt included; the last one is still filling.
 
-    `kinds` are the job types with most attempts in it.
+    `kinds` are the job types with most attempts in it, `failing` those with most attempts that failed.
     """
 
     began_at: datetime
@@ -60,6 +61,7 @@ class FlowChart:
     points: tuple[FlowPoint, ...]
     total: Tally
     kinds: tuple[FlowKind, ...]
+    failing: tuple[FlowKind, ...] = ()
 
 
 class FlowControl:
@@ -105,12 +107,14 @@ class FlowControl:
             place = min((point.at - began) // bucket, count - 1)
             tallies[place] += point.tally
         kinds = sorted(await self._driver.flow_kinds(query), key=lambda kind: (-sum(kind.tally.counts), kind.name))
+        failing = sorted((kind for kind in kinds if kind.tally.failed), key=lambda kind: -kind.tally.failed)
         return FlowChart(
             began_at=began,
             bucket=bucket,
             points=tuple(FlowPoint(began + place * bucket, tally) for place, tally in enumerate(tallies)),
             total=sum(tallies, Tally()),
             kinds=tuple(kinds[:MOST_KINDS]),
+            failing=tuple(failing[:MOST_FAILING]),
         )
 
 

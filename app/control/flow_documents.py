@@ -33,12 +33,11 @@ def chart_document(chart: FlowChart) -> Document:
 
 def tally_document(tally: Tally) -> Document:
     """Give counts by outcome, percentiles, and the share of attempts that failed; null of none."""
-    counted = sum(tally.of(outcome) for outcome in (FlowOutcome.OK, FlowOutcome.FAILED, FlowOutcome.DEAD))
-    bad = counted - tally.of(FlowOutcome.OK)
+    counted = tally.of(FlowOutcome.OK) + tally.failed
     return {
         **{outcome.value: tally.of(outcome) for outcome in OUTCOMES},
         **_times(tally),
-        "failure_ratio": round(bad / counted, 4) if counted else None,
+        "failure_ratio": round(tally.failed / counted, 4) if counted else None,
     }
 
 

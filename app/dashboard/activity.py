@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ..control.flow import FlowChart
-from ..domain.flow import FlowOutcome, Tally
+from ..domain.flow import Tally
 from .charts import RANGES, Range
 from .query import Asked, span
 from .words import num
@@ -19,7 +19,6 @@ _HIGH = 36.0
 _BASE = 40.0
 _MOST_TICKS = 6
 _WHOLE = 100.0
-_BAD = (FlowOutcome.FAILED, FlowOutcome.DEAD)
 _DAY = timedelta(days=1)
 
 
@@ -58,7 +57,7 @@ def activity_of(chart: FlowChart, shown: Range, asked: Asked) -> Activity:
     bars = []
     for place, point in enumerate(chart.points):
         ends = point.at + chart.bucket
-        count, bad = _ended(point.tally), sum(point.tally.of(outcome) for outcome in _BAD)
+        count, bad = _ended(point.tally), point.tally.failed
         times, height = span("finished", point.at, "until", ends), round(_HIGH * count / most, 2)
         failed = f", {num(bad)} failed" if bad else ""
         bars.append(

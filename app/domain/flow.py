@@ -67,6 +67,11 @@ class Tally:
         return self.counts[OUTCOMES.index(outcome)]
 
     @property
+    def failed(self) -> int:
+        """Give how many attempts failed, the last ones of dead jobs included; what counts against no job is not."""
+        return self.of(FlowOutcome.FAILED) + self.of(FlowOutcome.DEAD)
+
+    @property
     def is_empty(self) -> bool:
         """Say whether nothing was counted."""
         return not (any(self.counts) or any(self.waits) or any(self.runs))

@@ -91,6 +91,13 @@ async def test_what_failed_in_a_day_is_counted_and_told_by_type(visitor: Visitor
     assert "fine.job" not in said
 
 
+async def test_what_fails_seldom_is_seen_beside_what_runs_often(visitor: Visitor) -> None:
+    often = [FlowPart(f"often.job-{i}", QUEUE, Tally(counts=(100, 0, 0, 0, 0, 0))) for i in range(60)]
+    await visitor.api.post()
+    await visitor.env.driver.add_flow([*often, FlowPart("seldom.job", QUEUE, Tally(counts=(0, 2, 0, 0, 0, 0)))])
+    assert ">seldom.job</a>" in await visitor.see("/")
+
+
 async def test_workers_of_a_new_version_are_marked(visitor: Visitor) -> None:
     await visitor.api.post()
     await visitor.env.register(code_version="9c1e0b7")

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from app.domain.api_key import Identity, Scope
-from app.domain.outcome import DeadLettered
+from app.domain.outcome import DeadLettered, Interrupted, Retried
 from app.domain.state import DeadReason
 from tests.conformance.runs import a_step
 from tests.dashboard.visitor import Visitor
-from tests.http.api import failure
+from tests.http.api import dead, failure
 from tests.support.drivers import NAME, QUEUE
 
 POLYGLOT = """jaVasCript:/*-/*`/*\\`/*'/*"/**/(/* */oNcliCk=alert(1) )//</scRipt/--!>\\x3csVg/<sVg/oNloAd=alert(2)//>"""
@@ -103,8 +103,29 @@ async def test_a_waiting_job_says_why(visitor: Visitor) -> None:
 async def test_a_dead_job_shows_its_ledger_and_its_traceback(visitor: Visitor) -> None:
     page = await visitor.see(f"/jobs/{await dead_job(visitor)}")
     assert 'id="attempt-1"' in page
-    assert "<b>counted</b>" in page
+    assert "<b>1 of 25</b>" in page
     assert '<details class="fold" id="trace-1" open>' in page
+
+
+async def test_an_attempt_says_which_of_the_budget_it_was(visitor: Visitor) -> None:
+    job_id = (await visitor.api.post())["id"]
+    again = Retried(error=failure(), delay=timedelta(seconds=1))
+    for outcome in (again, Interrupted(cause="drain"), again, dead(), again):
+        await visitor.api.finish(outcome)
+        await visitor.env.advance(timedelta(seconds=2))
+        await visitor.env.driver.promote()
+        if isinstance(outcome, DeadLettered):
+            await visitor.act(f"/jobs/{job_id}/retry", {"mode": "resume"})
+    found = re.findall(r'data-l="Budget">(?:<b>|<span class="dim">)([^<]*)<', await visitor.see(f"/jobs/{job_id}"))
+    assert found == ["1 of 25", "counted", "counted", "not counted", "counted"], (
+        "newest first; a retry gives a new budget"
+    )
+    claimed = await visitor.api.claim()
+    found = re.findall(r"<b>(\d of 25)</b>", await visitor.see(f"/jobs/{job_id}"))
+    assert found == ["1 of 25"], "the one that runs is not in the ledger yet"
+    await visitor.env.close_attempt(claimed.token, dead())
+    found = re.findall(r"<b>(\d of 25)</b>", await visitor.see(f"/jobs/{job_id}"))
+    assert found == ["2 of 25", "1 of 25"]
 
 
 async def test_numbers_of_a_payload_are_as_they_were_sent(visitor: Visitor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -118,6 +119,7 @@ async def _page(visit: Visit, *, is_whole: bool = False) -> Response:
         steps_shown=shown,
         is_folded=is_folded,
         attempts=list(reversed(attempts)),
+        budgets=_budgets(view, attempts),
         suspended=[span.claim_no for span in timeline.spans if span.is_inferred],
         run=run,
         steps_most=_MOST_STEPS,
@@ -202,6 +204,17 @@ def _doable(view: JobView) -> Doable:
         delete=unless(state in DELETABLE, f"only jobs that have ended or are held are deleted; it is {state}"),
         release=unless(state is State.HELD, f"only held jobs are released; it is {state}"),
     )
+
+
+def _budgets(view: JobView, attempts: Sequence[AttemptView]) -> dict[int, int]:
+    """Give of counted attempts which of the budget they were, by number; those before an operator's retry are none."""
+    nth = view.counters.attempt - (view.state is State.RUNNING)
+    found: dict[int, int] = {}
+    for attempt in reversed(attempts):
+        if attempt.counted and nth > 0:
+            found[attempt.number] = nth
+            nth -= 1
+    return found
 
 
 def _log(view: JobView, attempts: tuple[AttemptView, ...], run: RunView) -> list[tuple[object, str, str]]:

@@ -114,20 +114,17 @@ async def _charts(visit: Visit, shown: Range, stats: Stats, workers: Sequence[Wo
 def _failing(day: FlowChart | None, dead: Sequence[DeadGroup]) -> list[Failing]:
     """Give the job types that failed most in a day, and what most of their dead letters died of."""
     errors = {group.name: group for group in sorted(dead, key=lambda group: group.count)}
-    kinds = [] if day is None else [_failing_one(kind, errors.get(kind.name)) for kind in day.kinds]
-    return sorted((kind for kind in kinds if kind.failed), key=lambda kind: -kind.failed)[:_KINDS]
+    return [] if day is None else [_failing_one(kind, errors.get(kind.name)) for kind in day.failing[:_KINDS]]
 
 
 def _failing_one(kind: FlowKind, group: DeadGroup | None) -> Failing:
     error = "" if group is None else group.error_code or group.error_type or group.reason.replace("_", " ")
-    failed, ended = _failed(kind.tally)
-    return Failing(kind.name, error, failed, ended, kind.tally.of(FlowOutcome.DEAD))
+    return Failing(kind.name, error, *_failed(kind.tally), kind.tally.of(FlowOutcome.DEAD))
 
 
 def _failed(tally: Tally) -> tuple[int, int]:
     """Give how many attempts failed, and of how many; what counts against no job is in neither."""
-    failed = sum(tally.of(outcome) for outcome in (FlowOutcome.FAILED, FlowOutcome.DEAD))
-    return failed, failed + tally.of(FlowOutcome.OK)
+    return tally.failed, tally.failed + tally.of(FlowOutcome.OK)
 
 
 def _oldest(stats: Stats) -> float:

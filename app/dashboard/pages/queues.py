@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from ...control.flow_documents import tally_document
 from ...domain.errors import RequestInvalid
-from ...domain.flow import FlowOutcome
 from ...domain.queue import KEEP, QueueChange, Setting
 from ...domain.snapshot import QueueView
 from ..panels import panel_of
@@ -77,8 +76,7 @@ async def _hour(visit: Visit, queue: str) -> Hour:
     chart = await visit.services.flow.chart("1h", queue=queue)
     ended = [sum(point.tally.counts) for point in chart.points]
     total = tally_document(chart.total)
-    failed = sum(chart.total.of(outcome) for outcome in (FlowOutcome.FAILED, FlowOutcome.DEAD))
-    return Hour(ended, sum(ended), failed, total["wait_p95_ms"])
+    return Hour(ended, sum(ended), chart.total.failed, total["wait_p95_ms"])
 
 
 async def pause(visit: Visit) -> Response:
