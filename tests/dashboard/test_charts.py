@@ -13,6 +13,7 @@ import pytest
 
 from app.control.flow import FlowChart
 from app.control.history import Sample
+from app.control.overview import OverviewControl
 from app.dashboard.activity import activity_of, range_of
 from app.dashboard.charts import RANGES, charts_of
 from app.dashboard.pages.jobs import _first
@@ -21,6 +22,7 @@ from app.domain.api_key import Identity, Scope
 from app.domain.flow import FlowPart, FlowPoint, Tally
 from app.domain.outcome import DeadLettered
 from app.domain.state import DeadReason
+from app.site import dashboard_services
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
 from tests.support.drivers import NAME, QUEUE
@@ -113,6 +115,12 @@ async def test_a_queue_says_what_became_of_its_hour(visitor: Visitor) -> None:
     page = await visitor.see(f"/queues/{QUEUE}")
     assert "102 attempts ended in the last hour, 4 failed; 95 of 100 jobs began within 98 ms." in page
     assert 'class="spark"' in page
+
+
+def test_pages_count_with_what_else_of_the_process_counts(visitor: Visitor) -> None:
+    overview = OverviewControl(visitor.env.driver)
+    services = dashboard_services(visitor.env.driver, visitor.api.services, key=None, overview=overview)
+    assert services.overview is overview
 
 
 # --- above the list of jobs

@@ -81,7 +81,7 @@ export function charts() {
       {
         width: Math.max(200, node.clientWidth),
         height,
-        padding: [18, 8, isFirst ? null : 0, null],
+        padding: [18, 16, isFirst ? null : 0, null],
         legend: { show: false },
         cursor: { sync: { key: "overview" }, drag: { x: false, y: false }, points: { show: false }, y: false },
         scales: { x: { range: () => [data.at[0], data.at.at(-1) + data.step] }, y: { range: (_, low, high) => [0, Math.max(1, high ?? 1)] } },
