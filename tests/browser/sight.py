@@ -34,6 +34,18 @@ AXE = _AXE.replace("RULES", '["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag2
 # What another colour scheme can change.
 CONTRAST = _AXE.replace("RULES", '{type: "rule", values: ["color-contrast"]}')
 
+# What is pointed at and is not there, and what is there twice.
+DANGLING = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const ids = all("[id]").map((each) => each.id);
+  const names = ["for", "popovertarget", "aria-labelledby", "aria-describedby", "aria-controls", "list"];
+  const asked = names.flatMap((name) => all(`[${name}]`).flatMap((each) => each.getAttribute(name).split(" ")));
+  const links = all("a[href^='#'], use").map((each) => decodeURIComponent(each.getAttribute("href").slice(1)));
+  const absent = [...new Set([...asked, ...links])].filter((each) => !ids.includes(each));
+  const twice = ids.filter((each, at) => ids.indexOf(each) !== at);
+  return [...absent.map((each) => `nothing is #${each}`), ...twice.map((each) => `twice #${each}`)];
+}"""
+
 
 class Sight:
     """A browser in front of a service; `complaints` are what it said about pages since they were last taken."""
@@ -115,6 +127,7 @@ class Sight:
         found: list[str] = await page.evaluate(AXE)
         await page.emulate_media(color_scheme="dark")
         found += await page.evaluate(CONTRAST)
+        found += await page.evaluate(DANGLING)
         return found
 
     async def keep(self, page: Page, name: str) -> None:
