@@ -53,15 +53,15 @@ class Edge:
             return
         facts = _facts_of(scope)
         with bound_contextvars(request_id=facts.request_id):
-            patience = Patience(Headers(scope=scope), has_body=_has_body(scope))
+            patience = Patience(Headers(scope=scope))
             await self._answer(scope, _Answer(scope, receive, send, facts, patience))
 
     async def _answer(self, scope: Scope, answer: _Answer) -> None:
         try:
-            caller = scope[SCOPE_KEY] = await self._admit(scope, answer.facts)
-            answer.more_headers = self._counted(scope, caller)
-            answer.charge = self._charging(caller)
             async with answer.patience:
+                caller = scope[SCOPE_KEY] = await self._admit(scope, answer.facts)
+                answer.more_headers = self._counted(scope, caller)
+                answer.charge = self._charging(caller)
                 await self._app(scope, answer.receive, answer.send)
         except ClientDisconnect:
             return  # nobody is left to answer
@@ -136,11 +136,14 @@ class _Answer:
 
     async def receive(self) -> Message:
         """Give the next part of the body."""
-        message = await self.inner_receive()
+        if self.is_read or not _has_body(self.scope):
+            message = await self.inner_receive()
+        else:
+            with self.patience.reading():
+                message = await self.inner_receive()
         self.charge(len(message.get("body", b"")))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self.is_read = True
-            self.patience.is_read()
         return message
 
     async def send(self, message: Message) -> None:

@@ -26,7 +26,7 @@ from tests.support.store import Store, job_id_of
 
 pytestmark = [pytest.mark.process, pytest.mark.postgres]
 
-ANSWERED = 15.0  # what the API gives the store to answer
+ANSWERED = 10.0  # what the API gives the store to answer
 RECONNECTED = 15.0
 _LOOK = 0.15  # how often the lease is judged
 CALLS = 12

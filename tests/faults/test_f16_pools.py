@@ -12,7 +12,6 @@ import pytest
 
 from app.domain.state import State
 from app.drivers.postgres.connect import CONNECT_TIMEOUT, dsn_of
-from app.http.patience import ANSWER_SECONDS
 from tests.faults.history import check
 from tests.support.jobs_pools import HELD, OVER
 from tests.support.processes import HEARTBEAT, JOBS, LEASE, SLACK, Fleet, Service, client_of, eventually, report
@@ -21,6 +20,8 @@ from tests.support.store import Store
 pytestmark = [pytest.mark.process, pytest.mark.postgres, pytest.mark.timeout(150)]
 
 AFTER = 3 * LEASE
+# The bound is a timer of the product's own; behind it comes what a busy machine takes to answer thirty at once.
+LATE = 3.0
 MODULES = f"{JOBS},tests.support.jobs_pools"
 
 
@@ -94,4 +95,4 @@ async def test_an_api_without_a_connection_to_spare_says_so_in_time(fleet: Fleet
     report(f"{Counter(status for status, *_ in answers)}, after up to {max(took for _, took, _ in answers):.2f} s")
     assert {status for status, *_ in answers} == {httpx.codes.SERVICE_UNAVAILABLE}
     assert all(0 < int(retry_after or 0) <= CONNECT_TIMEOUT.total_seconds() for *_, retry_after in answers)
-    assert max(took for _, took, _ in answers) <= ANSWER_SECONDS + SLACK
+    assert max(took for _, took, _ in answers) <= CONNECT_TIMEOUT.total_seconds() + LATE
