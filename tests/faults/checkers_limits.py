@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +83,12 @@ def never_too_fast(starts: Iterable[RatedStart]) -> int:
                 first += 1
             most = max(most, number - first + 1)
     return most
+
+
+def longest_stuck(taken: Iterable[float], struck: float) -> float:
+    """Give the longest time in seconds that nobody new had a slot of a key, while jobs waited for it all the time.
+
+    `taken` are the instants at which slots of it were taken. Whoever had it before a strike may have been lost with it:
+    that wait counts from the strike on.
+    """
+    return max((next_ - (struck if one < struck < next_ else one) for one, next_ in pairwise(sorted(taken))), default=0)

@@ -13,7 +13,7 @@ from app.domain.limit import DEFAULT_LIMIT, RATE, limit_hash
 from app.domain.outcome import Completed, Settlement
 from app.domain.snapshot import JobTypeDoc
 from app.drivers.protocol import ClaimRequest, QueueShare
-from tests.faults.checkers_limits import RatedStart, Slot, never_over_held, never_too_fast
+from tests.faults.checkers_limits import RatedStart, Slot, longest_stuck, never_over_held, never_too_fast
 from tests.faults.history import check, writes
 from tests.faults.history_limits import check_limits
 from tests.support.drivers import NAME, QUEUE, new_job, new_worker
@@ -148,3 +148,9 @@ def test_a_bucket_that_fills_evenly_lets_no_more_start() -> None:
         never_too_fast(map(_start, [0, 0, 4.9]))
     with pytest.raises(AssertionError, match="4 of k"):
         never_too_fast(map(_start, [0, 0, 5, 9]))
+
+
+def test_how_long_nobody_new_had_a_slot_counts_from_the_strike_that_may_have_lost_its_holder() -> None:
+    assert longest_stuck([10.0, 10.5, 13.0], struck=11.0) == 2.0
+    assert longest_stuck([13.0, 10.0, 10.5], struck=9.0) == 2.5
+    assert longest_stuck([10.0], struck=11.0) == 0.0
