@@ -98,7 +98,7 @@ def build_driver(settings: Settings) -> JobDriver:
     if scheme in REFUSED_SCHEMES:
         return RefusedDriver(scheme)
     return PostgresDriver(
-        create_engine(url, pool_size=settings.pool_size),
+        create_engine(url, pool_size=settings.pool_size, lease=timedelta(seconds=settings.lease_seconds)),
         schema=settings.db_schema,
         listen_url=settings.listen_url,
         owns_engine=True,

@@ -18,6 +18,7 @@ from app.domain.outcome import CancelVerdict, Completed, DeadLettered, Retried, 
 from app.domain.snapshot import JobTypeDoc, Renewal
 from app.domain.state import DeadReason, State
 from app.drivers.postgres import heartbeat, migrations
+from app.drivers.postgres.connect import connect
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
@@ -39,6 +40,17 @@ async def heartbeat_backend(arena: Arena) -> int:
         "select pid from pg_stat_activity where application_name = 'outlast heartbeat' and datname = current_database()"
     )
     return int(row[0])
+
+
+@pytest.mark.parametrize(("lease", "kept"), [(timedelta(seconds=2), "2s"), (timedelta(seconds=30), "10s")])
+async def test_a_frozen_process_keeps_its_locks_no_longer_than_its_lease(
+    database_url: str, lease: timedelta, kept: str
+) -> None:
+    connection = await connect(database_url, application_name="under test", lease=lease)
+    try:
+        assert await connection.fetchval("show idle_in_transaction_session_timeout") == kept
+    finally:
+        await connection.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -73,9 +73,16 @@ def statement_cache_of(url: str | URL) -> int | None:
     return int(said)
 
 
-async def connect(url: str | URL, *, application_name: str, command_timeout: timedelta = COMMAND_TIMEOUT) -> Any:  # noqa: ANN401  asyncpg ships no types
+async def connect(
+    url: str | URL,
+    *,
+    application_name: str,
+    command_timeout: timedelta = COMMAND_TIMEOUT,
+    lease: timedelta = IDLE_IN_TRANSACTION_TIMEOUT,
+) -> Any:  # noqa: ANN401  asyncpg ships no types
     """Open one asyncpg connection with the session settings of every Outlast connection.
 
+    A process that freezes within a transaction keeps its locks no longer than its `lease`, nor than ten seconds.
     Settings travel in the startup packet, so that none outlives a transaction behind a pooler; one that only newer
     servers have is `SET` where there is no pooler. A pooler
     that refuses them is asked again without: nothing that must be right depends on them. Behind a pooler that does
@@ -87,7 +94,7 @@ async def connect(url: str | URL, *, application_name: str, command_timeout: tim
         # Later than the server's own, so that a slow statement is ended by the server and the connection lives on.
         "command_timeout": command_timeout.total_seconds() + 1,
         "statement_cache_size": _KEPT_STATEMENTS if kept is None else kept,
-        "server_settings": {"application_name": application_name} | _session_settings(command_timeout),
+        "server_settings": {"application_name": application_name} | _session_settings(command_timeout, lease),
     }
     dsn = dsn_of(url)
     try:
@@ -116,11 +123,11 @@ async def connect(url: str | URL, *, application_name: str, command_timeout: tim
     return connection
 
 
-def _session_settings(command_timeout: timedelta) -> dict[str, str]:
+def _session_settings(command_timeout: timedelta, lease: timedelta) -> dict[str, str]:
     milliseconds = {
         "statement_timeout": command_timeout,
         "lock_timeout": min(LOCK_TIMEOUT, command_timeout),
-        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT,
+        "idle_in_transaction_session_timeout": min(IDLE_IN_TRANSACTION_TIMEOUT, lease),
     }
     return {
         "jit": "off",

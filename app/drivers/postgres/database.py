@@ -23,7 +23,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
 from ..capabilities import PoolUse
 from .called import Called
-from .connect import COMMAND_TIMEOUT, CONNECT_TIMEOUT, STATEMENT_CACHE, connect, dsn_of, statement_cache_of
+from .connect import (
+    COMMAND_TIMEOUT,
+    CONNECT_TIMEOUT,
+    IDLE_IN_TRANSACTION_TIMEOUT,
+    STATEMENT_CACHE,
+    connect,
+    dsn_of,
+    statement_cache_of,
+)
 from .due_mark import DueMark
 from .hand import Hand, Taken
 from .limited import Limited
@@ -76,15 +84,16 @@ def create_engine(
     pool_size: int = 5,
     application_name: str = "outlast",
     command_timeout: timedelta = COMMAND_TIMEOUT,
+    lease: timedelta = IDLE_IN_TRANSACTION_TIMEOUT,
 ) -> AsyncEngine:
-    """Make the one engine of a process. `pool_size` is a hard bound; nothing is connected yet."""
+    """Make the one engine of a process; nothing is connected yet. `pool_size` is a hard bound, `lease` as in `connect`."""
     target = make_url(dsn_of(url)).set(drivername="postgresql+asyncpg")
     kept = statement_cache_of(url)
     if kept is not None:
         target = target.update_query_dict({STATEMENT_CACHE: str(kept)})
 
     async def connected() -> Any:  # noqa: ANN401  asyncpg ships no types
-        return await connect(target, application_name=application_name, command_timeout=command_timeout)
+        return await connect(target, application_name=application_name, command_timeout=command_timeout, lease=lease)
 
     def created() -> Any:  # noqa: ANN401  what SQLAlchemy's dialect makes of it
         # SQLAlchemy keeps no statements of its own: behind some poolers none has a name that could be kept.
