@@ -166,8 +166,7 @@ class ClaimedJob(NamedTuple):
     """A job in a worker's hands. `deadline_in` is the time left when it was claimed, by the database's clock.
 
     `is_limited`: it has one of the places of a queue that lets only so many of its jobs run. `has_slots`: it holds
-    slots, or has used up a start: they are given back once its body has ended. `calls_back`: somebody asked to be
-    told of its end.
+    slots, which are given back once its body has ended. `calls_back`: somebody asked to be told of its end.
     Its ids may be of a store's own class of UUIDs, equal to the plain ones; what a body sees is made plain.
     """
 

@@ -34,8 +34,8 @@ LIMITS = (
             Mutant("admit: what is declared no more", "case when r.declared is not null then", "case when true then"),
             Mutant(
                 "admit: counts under the lock",
-                "{PLACES} as places from outlast.queue q\nwhere",
-                "9 as places from outlast.queue q\nwhere",
+                "null, {PLACES}, null\nfrom",
+                "null, 9, null\nfrom",
             ),
             Mutant("admit: paused since", "({PAUSED} or (q.concurrency", "((q.concurrency"),
             Mutant("admit: limited since", "q.concurrency is not null and q.name <> all", "false and q.name <> all"),
@@ -47,6 +47,31 @@ LIMITS = (
             Mutant("admit: keeps what it decides about", "any($2::uuid[]) for update skip locked)", "any($2::uuid[]))"),
             Mutant("admit: no more in hands than there is room for", "  limit $4::int)\nselect", "  )\nselect"),
             Mutant("admit: all of a decision or none", "len(taken) < len(decision.admitted)", "len(taken) < 0"),
+            Mutant(
+                "new keys: not those that are there",
+                "where (select true from outlast.limit_key k where k.hash = u.hash limit 1) is not true\n",
+            ),
+        ),
+    ),
+    Target(
+        _DRIVER + "gate_free.py",
+        (*_OF_TURNS, "tests/conformance/test_limits_queues.py"),
+        (
+            Mutant("take: passes over what is in hands", "for update skip locked) x", "for update) x"),
+            Mutant("take: keeps what it takes", "for update skip locked) x", ") x"),
+            Mutant("take: no more than there is room for", "limit $3::int)", "limit $3::int + 1)"),
+            Mutant("take: lease", " and {MAY_CLAIM.strip()}"),
+            Mutant("take: paused since", "({PAUSED} or q.concurrency", "(q.concurrency"),
+            Mutant("take: limited since", " or q.concurrency is not null"),
+            Mutant("take: says that others have some", "len(rows) < min(room, len(found))", "False"),
+            Mutant(
+                "take: in the order of the look",
+                "for one in found if one.job_id in rows]",
+                "for one in found[::-1] if one.job_id in rows]",
+            ),
+            Mutant("given: an attempt begins", "(g.attempt + 1)::smallint as attempt", "g.attempt"),
+            Mutant("given: a claim is counted", "g.claim_no + 1 as claim_no", "g.claim_no"),
+            Mutant("given: the rank without its mark", "(t.rank & 31)::smallint", "t.rank"),
         ),
     ),
     Target(

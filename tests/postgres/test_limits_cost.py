@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from app.domain.job import WorkerId
+from app.domain.queue import QueueChange
 from app.drivers.postgres.enqueue_columns import plain_columns
 from app.drivers.postgres.enqueue_statements import ENQUEUE, ENQUEUE_LIMITED, ENQUEUE_PLAIN
-from tests.conformance.gated import ALL
+from tests.conformance.gated import ALL, keyed
 from tests.postgres.meter import Meter, asks, buffers, metered, wal_position
 from tests.postgres.pages import CLAIMS, SETTLES, administrator, open_pages, warm_meter
-from tests.support.made import NAME, new_job
+from tests.support.made import NAME, QUEUE, new_job
 
 pytestmark = pytest.mark.postgres
 
@@ -99,11 +100,58 @@ async def test_a_batch_is_admitted_in_six_trips_and_its_slots_given_back_in_five
             jobs = (await meter.driver.admit(asks(worker, BATCH))).jobs
         assert len(jobs) == BATCH
         if counted:
-            assert [sql.split()[0].strip(";").lower() for sql in meter.verbs] == [
-                *("with", "begin", "select", "with", "with", "commit")
-            ]
+            assert words(meter) == ["with", "begin", "select", "with", "with", "commit"]
         await meter.finish(jobs)
         async with meter.counting():
             assert await meter.driver.free_slots([job.token for job in jobs]) == BATCH
         if counted:
             assert len(meter.verbs) == 5
+
+
+async def test_keys_that_nobody_has_used_are_made_by_one_statement_before(warm: tuple[Meter, WorkerId]) -> None:
+    meter, worker, sent = *warm, list[str]()
+    for turn in range(2):  # in the first the statements are prepared, and a job type gets its number
+        limits = [(keyed(f"{turn}-{number}"),) for number in range(BATCH)]
+        await meter.driver.enqueue_many([new_job(limits=limit) for limit in limits])
+        async with meter.counting():
+            jobs = (await meter.driver.admit(asks(worker, BATCH))).jobs
+        sent = words(meter)
+        assert len(jobs) == BATCH
+        await meter.finish(jobs)
+    assert sent == ["with", "insert", "begin", "select", "with", "with", "commit"]
+
+
+async def test_a_key_that_was_forgotten_meanwhile_is_made_again(warm: tuple[Meter, WorkerId]) -> None:
+    meter, worker, sent = *warm, list[str]()
+    for forgotten in (False, True):
+        await meter.driver.enqueue(new_job(limits=(ALL,)))
+        if forgotten:
+            async with meter.driver._db.raw() as conn:
+                await conn.execute("delete from outlast.limit_key")
+        async with meter.counting():
+            jobs = (await meter.driver.admit(asks(worker, BATCH))).jobs
+        sent = words(meter)
+        assert len(jobs) == 1
+        await meter.finish(jobs)
+        await meter.driver.free_slots([job.token for job in jobs])
+    made = ["with", "begin", "select", "select", "commit", "insert", "begin", "select", "with", "with", "commit"]
+    assert sent == made
+
+
+async def test_the_places_of_a_limited_queue_are_counted_with_the_keys(warm: tuple[Meter, WorkerId]) -> None:
+    meter, worker, sent = *warm, list[str]()
+    await meter.driver.set_queue(QUEUE, QueueChange(concurrency=5))
+    for _ in range(2):
+        await meter.driver.enqueue_many([new_job(limits=(ALL,)) for _ in range(9)])
+        async with meter.counting():
+            jobs = (await meter.driver.admit(asks(worker, 9))).jobs
+        sent = words(meter)
+        assert len(jobs) == 5
+        await meter.finish(jobs)
+        await meter.driver.free_slots([job.token for job in jobs])
+    assert sent == ["with", "begin", "select", "select", "with", "with", "commit"]
+
+
+def words(meter: Meter) -> list[str]:
+    """Give the first word of each statement."""
+    return [sql.split()[0].strip(";").lower() for sql in meter.verbs]

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from app.drivers.postgres import enqueue_statements, explain_turns, gate, gate_look, limit_rules, slots, turns
+from app.drivers.postgres import (
+    enqueue_statements,
+    explain_turns,
+    gate,
+    gate_free,
+    gate_look,
+    limit_rules,
+    slots,
+    turns,
+)
 from tests.postgres.test_plans import GROWING, plan, session
 
 __all__ = ["session"]
@@ -15,10 +24,11 @@ pytestmark = pytest.mark.postgres
 
 STATEMENTS = {
     "look": gate_look.LOOK,
-    "count places": gate.COUNT_PLACES,
+    "new keys": gate.NEW_KEYS,
     "lock keys": gate.LOCK_KEYS,
     "count keys": gate.COUNT_KEYS,
     "admit": gate.ADMIT,
+    "take free ones": gate_free.TAKE_FREE,
     "find slots": slots._NAMED,
     "lock keys of slots": slots.LOCK_KEYS,
     "give back": slots.GIVE_BACK,
@@ -34,7 +44,7 @@ STATEMENTS = {
 }
 OF_LIMITS = {"gate", "slot", "limit_key"}
 # What runs of a queue is counted where the queue lets only so many of its jobs run, and for no other.
-PLACES = {"look", "count places"}
+PLACES = {"look", "count keys"}
 
 
 @pytest.mark.parametrize("verb", STATEMENTS)

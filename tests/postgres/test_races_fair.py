@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
 from app.domain.job import JobId, WorkerId
 from app.domain.limit import Admitted
 from app.domain.outcome import Completed
 from app.domain.queue import QueueChange
-from tests.conformance.gated import admit, ids, request
+from app.drivers.postgres.gate_free import decide_free
+from tests.conformance.gated import admit, ids, limited, request
 from tests.postgres.arena import Arena, Seat, Started
-from tests.support.drivers import QUEUE, new_job
+from tests.support.drivers import LEASE, QUEUE, new_job
 
 pytestmark = pytest.mark.postgres
 
@@ -60,6 +64,43 @@ async def test_two_admissions_share_what_waits_and_neither_waits_for_the_other(a
     assert ids(first.jobs) == [waiting["a"][0], waiting["b"][0], waiting["a"][1], waiting["b"][1]]
     assert ids(second.jobs) == [waiting["a"][2], waiting["b"][2]]
     assert ids(await admit(arena, worker)) == [waiting["a"][3], waiting["b"][3]]
+
+
+async def test_beside_a_job_with_a_key_two_admissions_share_what_has_none(arena: Arena) -> None:
+    """The first keeps as many in its hands as it has room for, and leaves one of them where it is."""
+    worker, waiting = await lined(arena, a=4, b=4)
+    (keyed,) = await limited(arena, tenant="c")
+    async with arena.holding() as brake:
+        one = await held_up(arena, brake, worker, waiting["a"][0], room=4)
+        second = await arena.at_once(lambda seat: look(seat, worker, 2))
+        await brake.rollback()
+        first = await one.result()
+    assert ids(first.jobs) == [waiting["a"][0], waiting["b"][0], keyed, waiting["a"][1]]
+    assert [job.has_slots for job in first.jobs] == [False, False, True, False]
+    assert ids(second.jobs) == [waiting["a"][2], waiting["b"][2]]
+    assert set(ids(await admit(arena, worker))) == {waiting["b"][1], waiting["a"][3], waiting["b"][3]}
+
+
+@pytest.mark.parametrize("what", ["pause", "limit", "lease"])
+async def test_what_is_held_back_between_look_and_admission_stays_and_has_no_turn(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    worker, waiting = await lined(arena, a=1, b=1)
+    meanwhile: dict[str, Callable[[], Awaitable[object]]] = {
+        "pause": lambda: arena.driver.pause_queue(QUEUE, by="ops"),
+        "limit": lambda: arena.driver.set_queue(QUEUE, QueueChange(concurrency=1)),
+        "lease": lambda: arena.advance(LEASE),
+    }
+
+    async def late(*given: Any) -> object:
+        await meanwhile[what]()
+        return await decide_free(*given)
+
+    monkeypatch.setattr("app.drivers.postgres.gate.decide_free", late)
+    admitted = await arena.driver.admit(request(worker))
+    assert (admitted.jobs, admitted.is_contended) == ((), True)
+    assert await turns(arena) == {}
+    assert [await arena.bucket(job_id) for jobs in waiting.values() for job_id in jobs] == ["gate", "gate"]
 
 
 async def test_what_one_admission_takes_back_the_next_one_finds(arena: Arena) -> None:

@@ -17,8 +17,8 @@ from app.domain.limit import StoredLimit
 from app.domain.reason import Explanation, Situation
 from app.domain.snapshot import JobTypeDoc
 from tests.properties.driver_model import QUEUES
+from tests.properties.fair_rules import FairRules
 from tests.properties.limit_rules import LimitRules, document
-from tests.properties.queue_rules import QueueRules
 from tests.support.drivers import new_worker
 
 NAMES = frozenset({"a.job", "b.job"})
@@ -27,7 +27,7 @@ ALL = 100
 OTHER_CODE = "probe"
 
 
-class ExplainRules(LimitRules, QueueRules):
+class ExplainRules(LimitRules, FairRules):
     """One more command, in any order with the others."""
 
     @precondition(lambda self: self.jobs)

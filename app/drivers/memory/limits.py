@@ -10,6 +10,7 @@ from ...domain.errors import JobStateConflict, NotFound
 from ...domain.job import ClaimedJob, ClaimToken, JobId, LimitKey, WorkerId
 from ...domain.limit import (
     HOLDERS_SHOWN,
+    RATE,
     Admitted,
     JobLimits,
     LimitFacts,
@@ -230,7 +231,7 @@ def _admit(store: Store, job_id: JobId, worker_id: WorkerId, now: datetime) -> C
     job = store.envelopes[job_id].job
     claimed = open_claim(store, job_id, worker_id, now)
     store.limits.take(job.name, job.limits, claimed.token, now)
-    return claimed._replace(has_slots=True)
+    return claimed._replace(has_slots=any(limit.limit != RATE for limit in job.limits))
 
 
 def _next_at(store: Store, name: str, limit: LimitKey, now: datetime) -> datetime | None:

@@ -10,13 +10,13 @@ nobody is to wait for its commit: what a process that dies in between does not s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...domain.errors import DriverUnavailable, QueuesEmpty
-from ...domain.job import ClaimedJob
+from ...domain.job import ClaimedJob, LimitKey
 from ...domain.limit import Admitted
 from ..protocol import ClaimRequest
 from .claim import MAY_CLAIM
@@ -24,12 +24,13 @@ from .claim_limited import PATIENCE
 from .claimable import PLACES
 from .database import Database, Raw
 from .gate_decision import Candidate, Decision, Key
+from .gate_free import GIVEN, LEFT, decide_free
 from .gate_look import look
 from .limited import LOCK, LOCK_NOT_HAD, Guarded, lock_keys
 from .names import name_ids
 from .pinned import names_of, true_name
 from .queues import PAUSED
-from .rows import claimed_job
+from .rows import BEHIND, claimed_job
 from .run_locks import looking
 from .turns import move
 
@@ -37,23 +38,21 @@ from .turns import move
 _LOOKED_AT = 64
 _TURNS = 8
 
-# For who has the locks of these queues; those whose limit has gone meanwhile have room for any number.
-COUNT_PLACES = f"""
-select q.name, {PLACES} as places from outlast.queue q
-where q.name = any($1::text[]) and q.concurrency is not null"""  # noqa: S608  same
-
-# Waits for no transaction but other inserts of the same key, each one statement.
-_NEW_KEYS = """
+# Waits for no transaction but other inserts of the same key, each one statement: a key that is there is not met again,
+# whoever has it. That is asked by a scalar: `exists` may be planned as a hash of all keys.
+NEW_KEYS = """
 insert into outlast.limit_key(hash, name, "limit", key)
 select u.* from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(hash, name, "limit", key)
+where (select true from outlast.limit_key k where k.hash = u.hash limit 1) is not true
 order by u.hash on conflict do nothing"""
 LOCK_KEYS = """
 select k.hash from outlast.limit_key k where k.hash = any($1::uuid[]) order by k.hash for update skip locked"""
 _KNOWN_KEYS = "select k.hash from outlast.limit_key k where k.hash = any($1::uuid[])"
 # The look is older than the locks: only those of its jobs are decided about that are there now, in nobody's hands. Of
 # those without a key, in `$3`, no more are taken into these than there is room for: they start, and the rest is left to
-# others. The nested loop keeps their order, and stops when it has enough.
-COUNT_KEYS = """
+# others. The nested loop keeps their order, and stops when it has enough. Of the queues in `$5`, whose locks are had,
+# it tells how many places are left; one whose limit has gone meanwhile has room for any number.
+COUNT_KEYS = f"""
 with h as materialized (
   select g.job_id, g.queue from outlast.gate g where g.job_id = any($2::uuid[]) for update skip locked),
 f as materialized (
@@ -72,7 +71,10 @@ from outlast.limit_key k
 left join lateral (
   select r.declared, r.override, r.per from outlast.limit_rule r
   where r.name = k.name and r.limit = k.limit offset 0) r on true
-where k.hash = any($1::uuid[])"""
+where k.hash = any($1::uuid[])
+union all
+select null, q.name, null, null, null, null, null, {PLACES}, null
+from outlast.queue q where q.name = any($5::text[]) and q.concurrency is not null"""  # noqa: S608  a fragment of our own
 
 # Who is parked at a key is asked by a scalar: `exists` may be planned as a hash of the whole gate.
 # The jobs are locked already. One whose queue has been paused or limited since the look is passed over, and so are all
@@ -85,12 +87,7 @@ with t as (
     select x.ctid from outlast.gate x where x.job_id = any($2::uuid[]))) and {MAY_CLAIM.strip()}
     and not exists (
       select from outlast.queue q where q.name = g.queue
-        and ({PAUSED} or (q.concurrency is not null and q.name <> all($12::text[]))))
-  returning g.queue, g.rank, g.seq, g.job_id, g.name_id, (g.attempt + 1)::smallint as attempt,
-    g.claim_no + 1 as claim_no, g.crashes, g.interrupts),
-run as (
-  insert into outlast.running(job_id, seq, worker, queue, rank, name_id, attempt, claim_no, crashes, interrupts)
-  select job_id, seq, $1, queue, rank, name_id, attempt, claim_no, crashes, interrupts from t),
+        and ({PAUSED} or (q.concurrency is not null and q.name <> all($12::text[])))){LEFT},
 slt as (
   insert into outlast.slot(hash, job_id, seq, worker, claim_no)
   select u.hash, t.job_id, t.seq, $1, t.claim_no from t
@@ -110,13 +107,7 @@ kys as (
         or (select true from outlast.gate g where g.parked = u.hash and g.job_id <> all($2::uuid[]) limit 1) is true)
       then u.open_at end
   from unnest($8::uuid[], $9::float8[], $10::timestamptz[], $11::timestamptz[]) u(hash, tokens, filled_at, open_at)
-  where k.hash = u.hash and k.hash = any($8::uuid[]))
-select t.job_id, t.queue, (t.rank & 31)::smallint, t.seq, t.name_id, t.attempt, t.claim_no, t.crashes, t.interrupts,
-  j.tenant, j.payload, j.max_attempts, j.max_crashes, j.created_at, j.run_id, j.run_at,
-  j.timeout_ms, j.deadline_at - outlast.clock(), j.key, j.parent_id, j.enqueued_by, j.traceparent, j.tags, j.meta,
-  j.callback is not null, outlast.clock() as at
-from t left join lateral (select * from outlast.job j where j.id = t.job_id offset 0) j on true"""  # noqa: S608  same
-_AT = 25
+  where k.hash = u.hash and k.hash = any($8::uuid[])){GIVEN}"""  # noqa: S608  same
 
 
 class _Turn(NamedTuple):
@@ -159,8 +150,8 @@ async def admit(db: Database, request: ClaimRequest) -> Admitted:
                 continue
             break
         decided, taken = await _decide(db, request, found, room, rooms)
-        limited = {one.queue for one in found if one.is_limited}
-        jobs += [_admitted(db, row, name_of, request, limited) for row in taken]
+        # What was decided and did not come true was not taken.
+        jobs += [_claimed(db, *pair, name_of, request) for pair in zip(decided.admitted, taken, strict=False)]
         is_contended |= decided.is_contended
         waits = [wait for wait in (next_in, decided.next_in()) if wait is not None]
         next_in = min(waits) if waits else None
@@ -171,15 +162,14 @@ async def admit(db: Database, request: ClaimRequest) -> Admitted:
     return Admitted(jobs=tuple(jobs), is_contended=is_contended, is_full=is_full, next_in=next_in)
 
 
-def _admitted(
-    db: Database, row: Sequence[Any], name_of: dict[int, str], request: ClaimRequest, limited: set[str]
+def _claimed(
+    db: Database, one: Candidate, row: Sequence[Any], name_of: dict[int, str], request: ClaimRequest
 ) -> ClaimedJob:
     """Give a claim; one that has a place of a limited queue is noted, so that its end is told."""
-    job = claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=row[_AT])
-    is_limited = job.queue in limited
-    if is_limited:
+    job = claimed_job(row, name_of=name_of, worker_id=request.worker_id, at=row[BEHIND])
+    if one.is_limited:
         db.limited.began([job.token.fence])
-    return job._replace(has_slots=True, is_limited=is_limited)
+    return job._replace(has_slots=bool(one.slots), is_limited=one.is_limited)
 
 
 async def _decide(
@@ -189,6 +179,8 @@ async def _decide(
 
     Jobs of limited queues are left out when somebody keeps the lock of one.
     """
+    if all(not one.keys and not one.is_limited and rooms[one.queue] >= room for one in found):
+        return await decide_free(db, request, found, room, rooms)
     try:
         decision, taken = await _decide_with(db, request, found, room, rooms)
     except DriverUnavailable as error:
@@ -205,16 +197,20 @@ async def _decide(
 async def _decide_with(
     db: Database, request: ClaimRequest, found: Sequence[Candidate], room: int, rooms: dict[str, int]
 ) -> tuple[Decision, list[Any]]:
-    """Decide about candidates in one transaction; keys that are used for the first time are made before it."""
+    """Decide about candidates in one transaction; keys that are used for the first time are made before it.
+
+    Of those that this process has met before one may have been forgotten since: the transaction tells.
+    """
     limits = {hash_: (one.name, limit) for one in found for hash_, limit in one.keys.items()}
-    limited = sorted({one.queue for one in found if one.is_limited})
+    limited = _limited(found)
     wanted = sorted(limits)
 
     async def once(conn: Raw) -> _Turn:
         decision = Decision(room, rooms)
         try:
             async with looking(conn):
-                decision.places(await _places(db, conn, limited) if limited else {})
+                if limited:
+                    await _lock(db, conn, limited)
                 rows = await conn.fetch(db.in_schema(LOCK_KEYS), wanted) if wanted else []
                 locked = [row["hash"] for row in rows]
                 if len(locked) < len(wanted):
@@ -228,28 +224,43 @@ async def _decide_with(
             taken = []
         return _Turn(decision, taken, set())
 
+    await _make_keys(db, limits, db.limited.unmet(wanted))
     turn = await db.run(once)
     if turn.missing:
-        new = [(hash_, name, *limit) for hash_, (name, limit) in limits.items() if hash_ in turn.missing]
-        columns = [list(column) for column in zip(*new, strict=True)]
-        await db.run(lambda conn: conn.execute(db.in_schema(_NEW_KEYS), *columns))
+        await _make_keys(db, limits, turn.missing)
         turn = await db.run(once)
-    if turn.taken and turn.decision.moves:
+    db.limited.meet(wanted)
+    if turn.taken:
         await move(db, turn.decision.moves)
     return turn.decision, turn.taken
+
+
+def _limited(found: Sequence[Candidate]) -> list[str]:
+    return sorted({one.queue for one in found if one.is_limited})
+
+
+async def _make_keys(db: Database, limits: Mapping[UUID, tuple[str, LimitKey]], hashes: Collection[UUID]) -> None:
+    """Let keys be there, so that they can be locked; repeating it is harmless."""
+    new = [(hash_, name, *limit) for hash_, (name, limit) in limits.items() if hash_ in hashes]
+    if new:
+        columns = [list(column) for column in zip(*new, strict=True)]
+        await db.run(lambda conn: conn.execute(db.in_schema(NEW_KEYS), *columns))
 
 
 async def _decide_about(
     db: Database, conn: Raw, decision: Decision, found: Sequence[Candidate], locked: Sequence[UUID]
 ) -> None:
-    """Count what is held of the locked keys, keep the jobs that are still there, and decide about those."""
+    """Count what is held of the locked keys and queues, keep the jobs that are still there, and decide about those."""
     limits = {hash_: limit for one in found for hash_, limit in one.keys.items()}
     had = set(locked)
     asked = [one.job_id for one in found if one.keys and one.keys.keys() <= had]
     free = [one.job_id for one in found if not one.keys]
-    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked, free, decision.room)
+    limited = _limited(found)
+    rows = await conn.fetch(db.in_schema(COUNT_KEYS), locked, asked, free, decision.room, limited)
     keys = {row["hash"]: Key(row, limits[row["hash"]]) for row in rows if row["hash"] is not None}
-    here = {row["job_id"]: row["queue"] for row in rows if row["hash"] is None}
+    here = {row["job_id"]: row["queue"] for row in rows if row["job_id"] is not None}
+    if limited:
+        decision.places({row["queue"]: row["n"] for row in rows if row["hash"] is None and row["job_id"] is None})
     for candidate in found:
         decision.about(candidate, keys, is_here=here.get(candidate.job_id) == candidate.queue)
 
@@ -270,8 +281,7 @@ async def _take(
     return taken
 
 
-async def _places(db: Database, conn: Raw, queues: list[str]) -> dict[str, int]:
-    """Wait for the locks under which claims of these queues are counted too, then count."""
+async def _lock(db: Database, conn: Raw, queues: list[str]) -> None:
+    """Wait for the locks under which claims of these queues are counted too."""
     keys = lock_keys(db.schema, Guarded.RUNNING, queues)
     await conn.execute(db.in_schema(LOCK), keys, str(int(PATIENCE.total_seconds() * 1000)))
-    return {row["name"]: row["places"] for row in await conn.fetch(db.in_schema(COUNT_PLACES), queues)}

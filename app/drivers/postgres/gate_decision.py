@@ -30,6 +30,11 @@ class Candidate(NamedTuple):
     tenant: str = ""
     start: float = 0.0
 
+    @property
+    def slots(self) -> list[UUID]:
+        """Give the keys of which it holds a slot while it runs; under a rate it only begins."""
+        return [hash_ for hash_, limit in self.keys.items() if limit.limit != RATE]
+
 
 class Move(NamedTuple):
     """Starts of a tenant in a fair queue, the first of which began at `start`."""
@@ -125,12 +130,7 @@ class Decision:
 
     def binds(self) -> tuple[list[Any], ...]:
         """Give the binds of `ADMIT` behind the worker."""
-        slots = [
-            (candidate.job_id, hash_)
-            for candidate in self.admitted
-            for hash_, limit in candidate.keys.items()
-            if limit.limit != RATE
-        ]
+        slots = [(candidate.job_id, hash_) for candidate in self.admitted for hash_ in candidate.slots]
         return (
             [candidate.job_id for candidate in self.admitted],
             [job_id for job_id, _ in slots],

@@ -1,7 +1,8 @@
-"""Which queues this process knows to be limited or fair, and the locks under which their jobs are counted.
+"""Which queues this process knows to be limited or fair, and the locks under which their jobs are counted; keys it met.
 
 What is known here only chooses the way: a queue is found to be limited by the statements themselves, which then take
-nothing of it, and what is known of one whose limit has gone is forgotten the next time. No I/O, one per process.
+nothing of it, and what is known of one whose limit has gone is forgotten the next time; a key that has been forgotten
+in the store is made again. No I/O, one per process.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from uuid import UUID
 
 # Of claims that ended unheard, such as those of a worker that lost its lease, nothing takes the note away.
 _MOST_NOTED = 100_000
+_MOST_KEYS = 10_000
 
 # Claims, and likewise enqueues, of one limited queue go one after the other. A lock that is on no row, so that the
 # transaction has no id before its claim, as the low-water mark wants it. The first column holds for the transaction.
@@ -36,6 +39,7 @@ class Limited:
     depth: set[str] = field(default_factory=set)
     fair: set[str] = field(default_factory=set)
     _claims: set[int] = field(default_factory=set)
+    _keys: set[UUID] = field(default_factory=set)
 
     def began(self, fences: Iterable[int]) -> None:
         """Note claims that have places of limited queues."""
@@ -54,6 +58,20 @@ class Limited:
         before = len(self._claims)
         self._claims.difference_update(fences)
         return len(self._claims) < before
+
+    def unmet(self, keys: Iterable[UUID]) -> set[UUID]:
+        """Give those of these keys of limits that this process has not met, and that may not be there yet."""
+        return set(keys) - self._keys
+
+    def meet(self, keys: Iterable[UUID]) -> None:
+        """Note keys of limits that are there."""
+        if len(self._keys) > _MOST_KEYS:
+            self.forget_keys()
+        self._keys.update(keys)
+
+    def forget_keys(self) -> None:
+        """Have met none of them."""
+        self._keys.clear()
 
 
 def lock_keys(schema: str, guarded: Guarded, queues: Iterable[str]) -> list[int]:

@@ -85,6 +85,8 @@ on conflict (queue, tenant) do update set starts = f.starts + excluded.starts, u
 
 async def move(db: Database, moves: Sequence[Move]) -> None:
     """Move turns on by starts that are committed. Their times never go back."""
+    if not moves:
+        return
     columns = [list(column) for column in zip(*moves, strict=True)]
     await db.run(lambda conn: conn.execute(db.in_schema(MOVE), *columns))
 

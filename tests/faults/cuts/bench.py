@@ -78,9 +78,10 @@ class Bench:
             await connection.exec_driver_sql("select 1")
 
     def forget(self) -> None:
-        """Let the process keep no job in mind that an operation before had called: it would ask for it, once."""
+        """Let the process keep nothing in mind of an operation before: jobs that it had called, keys it had met."""
         called = cast("Any", self.driver)._db.called
         called.drop(called.now())
+        self.db.limited.forget_keys()
 
     async def until_let_go(self) -> None:
         """Wait until the servers have ended what was cut: a transaction still open holds rows that sweeps pass over."""

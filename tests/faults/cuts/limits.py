@@ -7,13 +7,14 @@ from typing import Any, cast
 import pytest
 
 from app.domain.errors import NotFound
-from app.domain.job import ClaimedJob, ClaimToken
-from app.domain.limit import Admitted
+from app.domain.job import ClaimedJob, ClaimToken, WorkerId
+from app.domain.limit import VERSION_KEPT, Admitted
 from tests.conformance.gated import ALL, declare
 from tests.faults.cuts.cell import Operation, asked_by
 from tests.support.drivers import NAME, new_id
 
 _N = 3
+_OLDER = "0.9"
 
 
 class Admit(Operation):
@@ -61,6 +62,25 @@ class Admit(Operation):
         self.held = {job.token for job in answer.jobs}
         assert len(answer.jobs) == _N == await self.count("slot")
         assert await self.count("gate") == 0
+
+
+class AdmitFirst(Admit):
+    """By a key that nobody has used: it is made before the transaction, and stays whatever becomes of that."""
+
+    name = "admit by a new key"
+
+    async def arrange(self) -> None:
+        self.worker = await self.registered()
+        await declare(cast("Any", self.bench.straight), _N)
+        await self.driver.admit(asked_by(self.worker, queues=("nothing",)))
+        await self.jobs(_N)
+
+    async def again(self) -> Any:
+        now = await self.driver.database_time()
+        back = await self.driver.reconcile(self.worker, [], before=now)
+        assert await self.driver.return_slots(self.worker, [], before=now) == back
+        assert back in {0, _N}
+        return await self.call()
 
 
 class Free(Admit):
@@ -180,5 +200,41 @@ class Declare(SetLimit):
         assert len(await self.admitted()) == _N
 
 
-SLOTS = (Admit, Free, Return, Sweep)
-NUMBERS = (ReleaseSlots, SetLimit, Declare)
+class ChooseAnew(SetLimit):
+    """The version whose number is in force has gone, and the one that still has workers allows more.
+
+    The next sweep comes only where a look says that there is something to do.
+    """
+
+    name = "sweep_slots that chooses a version"
+
+    async def registered(self, **fields: Any) -> WorkerId:
+        return await super().registered(code_version=_OLDER, **fields)
+
+    async def arrange(self) -> None:
+        await declare(cast("Any", self.bench.straight), 2 * _N, version=_OLDER)
+        await super().arrange()
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        await self.fetch(
+            "update outlast.limit_version set shown_at = shown_at - $1::interval where code_version <> $2",
+            2 * VERSION_KEPT,
+            _OLDER,
+        )
+
+    async def call(self) -> Any:
+        return await self.driver.sweep_slots()
+
+    async def again(self) -> Any:
+        return await self.call() if (await self.driver.due()).must_free else 0
+
+    async def check(self, answer: Any) -> None:
+        assert answer == 0
+        assert not (await self.straight.due()).must_free
+        assert [each.n for each in await self.straight.stored_limits(NAME)] == [2 * _N]
+        assert len(await self.admitted()) == _N
+
+
+SLOTS = (Admit, AdmitFirst, Free, Return, Sweep)
+NUMBERS = (ReleaseSlots, SetLimit, Declare, ChooseAnew)

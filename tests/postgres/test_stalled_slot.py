@@ -1,0 +1,144 @@
+"""A replication slot that nobody reads keeps dead rows from vacuum: it is named as their holder, and claims stay fast.
+
+A session that stays is in `test_oldest_snapshot` and `test_pinned_snapshot`; here `make soak` has half an hour of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from statistics import quantiles
+
+import pytest
+
+from app.control.doctor.finding import Level, Limits
+from app.domain.job import WorkerId
+from app.domain.snapshot import OldestSnapshot
+from app.observability.metrics import Metrics
+from tests.doctor.clinic import Clinic
+from tests.postgres.arena import Arena
+from tests.postgres.meter import Meter
+from tests.postgres.pages import ROOM, administrator, warm_meter
+from tests.support.made import new_job
+from tests.support.standby import drop_slot, leave_slot_behind
+
+pytestmark = [pytest.mark.postgres]
+
+Record = Callable[[str, object], None]
+
+Holder = Callable[[str], AbstractAsyncContextManager[None]]
+
+SLOT = "a_standby"
+_SAMPLE = 250
+_ROUNDS = 1_000
+_BATCH = 500
+
+
+@asynccontextmanager
+async def held_by_a_slot(url: str) -> AsyncIterator[None]:
+    """Have a slot keep what is there now; slots are the whole server's."""
+    await leave_slot_behind(url, SLOT)
+    try:
+        yield
+    finally:
+        await drop_slot(url, SLOT)
+
+
+@asynccontextmanager
+async def held_by_a_reader(url: str) -> AsyncIterator[None]:
+    """Have a session keep its snapshot."""
+    async with administrator(url) as reader, reader.transaction(isolation="repeatable_read"):
+        await reader.fetchval("select count(*) from outlast.job")
+        yield
+
+
+async def test_a_slot_is_named_as_the_holder_until_it_is_dropped(lone_arena: Arena, lone_url: str) -> None:
+    clinic = Clinic(lone_url)
+    clinic.limits = Limits(holder_xids=5)
+    await clinic.well("old_snapshots")
+    async with held_by_a_slot(lone_url):
+        for _ in range(6):
+            await lone_arena.enqueue()
+        await lone_arena.driver.cancel((await lone_arena.driver.enqueue(new_job())).id, reason="dead rows")
+        stats = await lone_arena.driver.stats()
+        metrics = Metrics()
+        metrics.show(stats)
+        assert stats.oldest_snapshot is not None
+        assert metrics.registry.get_sample_value("outlast_oldest_xmin_age") == stats.oldest_snapshot.xids >= 6
+        finding = await clinic.sick("old_snapshots", Level.WARN)
+        assert f"the replication slot '{SLOT}'" in finding.text
+        assert finding.facts["holders"] == [
+            {
+                "kind": "slot",
+                "name": SLOT,
+                "application": "physical",
+                "age_ms": None,
+                "xids": finding.facts["holders"][0]["xids"],  # type: ignore[index]
+            }
+        ]
+        assert finding.commands == (f"select pg_drop_replication_slot('{SLOT}')",)
+        assert await _dead_after_vacuum(lone_arena) > 0
+        await clinic.mend(finding)
+        await clinic.well("old_snapshots")
+        assert (await lone_arena.driver.stats()).oldest_snapshot == OldestSnapshot(seconds=0, xids=0)
+        assert await _dead_after_vacuum(lone_arena) == 0
+
+
+async def _dead_after_vacuum(arena: Arena) -> int:
+    await arena.execute("vacuum outlast.gate, outlast.ready")
+    (row,) = await arena.fetch(
+        "select sum(n_dead_tup)::int as dead from pg_stat_all_tables where relid = 'outlast.ready'::regclass"
+    )
+    return int(row["dead"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("holder", [held_by_a_slot, held_by_a_reader])
+async def test_the_slowest_claims_stay_as_fast_for_half_an_hour(
+    lone_url: str, holder: Holder, record_property: Record
+) -> None:
+    record_property("claims", await claims_stay_fast(lone_url, holder, lasts=timedelta(minutes=30)))
+
+
+async def claims_stay_fast(url: str, holder: Holder, *, lasts: timedelta) -> str:
+    """Let half a million jobs come and go behind a snapshot; gives how long the slowest claims took, and before."""
+    async with warm_meter(url) as (meter, worker), administrator(url) as admin:
+        await _claims(meter, worker, 50)
+        await admin.execute("vacuum (analyze)")
+        fresh = await _claims(meter, worker, _SAMPLE)
+        await admin.execute("vacuum (analyze)")
+        last = fresh
+        async with holder(url):
+            for _ in range(_ROUNDS // _SAMPLE):
+                last = await _claims(meter, worker, _SAMPLE, every=lasts / _ROUNDS)
+                await admin.execute("vacuum (analyze)")  # as autovacuum does, for nothing
+            dead = await admin.fetchval(
+                "select n_dead_tup from pg_stat_all_tables where relid = 'outlast.ready'::regclass"
+            )
+    jobs = _ROUNDS // _SAMPLE * _SAMPLE * _BATCH
+    assert dead >= jobs * 0.9, "what holds the snapshot keeps them"
+    before, after = (quantiles(took, n=100)[-1] * 1e3 for took in (fresh, last))
+    said = f"{jobs:,} jobs behind a snapshot: of a hundred claims of {ROOM} the slowest takes {before:.1f} ms on fresh"
+    said += f" tables, {after:.1f} ms at last"
+    print(said)  # noqa: T201 - for who looks
+    assert after <= 3 * before, said
+    return said
+
+
+async def _claims(meter: Meter, worker: WorkerId, rounds: int, *, every: timedelta = timedelta()) -> list[float]:
+    """Let jobs come, be claimed and end, batch by batch; gives the seconds that the first claim of each took."""
+    took, clock = [], time.perf_counter
+    began = clock()
+    for number in range(rounds):
+        await asyncio.sleep(max(began + number * every.total_seconds() - clock(), 0))
+        await meter.enqueue(_BATCH)
+        at = clock()
+        held = await meter.claim(worker, ROOM)
+        took.append(clock() - at)
+        while held:
+            held = await meter.finish_and_claim(held, worker, ROOM)
+    return took
