@@ -21,9 +21,11 @@ async def leave_slot_behind(url: str, name: str) -> int:
     """Make a slot whose standby reads what is there now, and has gone; gives the oldest transaction it keeps."""
     connection = await asyncpg.connect(dsn_of(url))
     try:
-        position = await connection.fetchval("select lsn from pg_create_physical_replication_slot($1, true)", name)
+        position = await connection.fetchval(
+            "select lsn::text from pg_create_physical_replication_slot($1, true)", name
+        )
         oldest = await connection.fetchval("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-        await _read_from(url, name, str(position), int(oldest))
+        await _read_from(url, name, position, int(oldest))
         kept = await connection.fetchval(
             "select xmin::text::bigint from pg_replication_slots where slot_name = $1", name
         )

@@ -86,7 +86,7 @@ def create_engine(
     command_timeout: timedelta = COMMAND_TIMEOUT,
     lease: timedelta = IDLE_IN_TRANSACTION_TIMEOUT,
 ) -> AsyncEngine:
-    """Make the one engine of a process; nothing is connected yet. `pool_size` is a hard bound, `lease` as in `connect`."""
+    """Make the one engine of a process; nothing is connected yet. `pool_size` is a bound, `lease` as in `connect`."""
     target = make_url(dsn_of(url)).set(drivername="postgresql+asyncpg")
     kept = statement_cache_of(url)
     if kept is not None:
