@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,14 +18,16 @@ from app.domain.job import ClaimToken, JobId, WorkerId
 from app.domain.outcome import CancelVerdict, Completed, DeadLettered, Retried, SettleAnswer, Settlement
 from app.domain.snapshot import JobTypeDoc, Renewal
 from app.domain.state import DeadReason, State
-from app.drivers.postgres import heartbeat, migrations
+from app.drivers.postgres import heartbeat, migrations, rollback
 from app.drivers.postgres.connect import connect
-from app.drivers.postgres.database import create_engine
+from app.drivers.postgres.database import Database, Raw, create_engine
 from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.postgres.run_locks import looking
 from app.drivers.protocol import ClaimRequest, PurgeQuery, QueueShare
 from app.drivers.reading import ListQuery
 from tests.postgres.arena import Arena
 from tests.support.drivers import ERROR, LEASE, NAME, new_job, new_worker
+from tests.support.proxy import proxy_to
 
 pytestmark = pytest.mark.postgres
 
@@ -51,6 +54,36 @@ async def test_a_frozen_process_keeps_its_locks_no_longer_than_its_lease(
         assert await connection.fetchval("show idle_in_transaction_session_timeout") == kept
     finally:
         await connection.close()
+
+
+async def test_a_transaction_that_is_cancelled_behind_a_black_hole_is_not_waited_for(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rollback would ask a server that does not answer, for as long as a statement may take."""
+    monkeypatch.setattr(rollback, "ROLLBACK_SECONDS", 0.05)
+    async with proxy_to(database_url, tmp_path) as proxy:
+        engine = create_engine(proxy.url, pool_size=1, application_name="cut off")
+        db, is_within = Database(engine), asyncio.Event()
+
+        async def verb(conn: Raw) -> None:
+            async with looking(conn):
+                await conn.fetchval("select 1")
+                proxy.is_black_hole = True
+                is_within.set()
+                await conn.fetchval("select 2")
+
+        call = asyncio.create_task(db.run(verb))
+        await is_within.wait()
+        await asyncio.sleep(0)  # the statement is sent
+        call.cancel()
+        async with asyncio.timeout(5):
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        proxy.is_black_hole = False
+        async with db.raw() as conn:
+            assert await conn.fetchval("select 3") == 3
+        await db.close()
+        await engine.dispose()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

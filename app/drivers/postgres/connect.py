@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from ...domain.errors import SettingsInvalid
 from .pooler import Statements, is_pooled, learn_types, statements_of
+from .rollback import OurConnection
 
 COMMAND_TIMEOUT = timedelta(seconds=15)
 CONNECT_TIMEOUT = timedelta(seconds=10)
@@ -94,6 +95,7 @@ async def connect(
         # Later than the server's own, so that a slow statement is ended by the server and the connection lives on.
         "command_timeout": command_timeout.total_seconds() + 1,
         "statement_cache_size": _KEPT_STATEMENTS if kept is None else kept,
+        "connection_class": OurConnection,
         "server_settings": {"application_name": application_name} | _session_settings(command_timeout, lease),
     }
     dsn = dsn_of(url)
