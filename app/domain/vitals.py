@@ -28,7 +28,7 @@ class HolderKind(StrEnum):
 class Holder:
     """Somebody who holds the horizon back. `name`: a session's process id, a prepared transaction's or a slot's name.
 
-    `xids`: how many transaction ids ago. `age` is not known of a slot.
+    `xids`: how many transaction ids ago. `age` is not known of a slot; `application` is who reads it now, if anybody.
     """
 
     kind: HolderKind

@@ -48,6 +48,9 @@ async def test_tenants_take_turns_however_much_one_has_waiting(env: DriverEnv) -
     admitted = await admit(env, worker, room=5)
     assert ids(admitted) == [first[0], second[0], first[1], second[1], first[2]]
     assert {job.queue for job in admitted} == {QUEUE}
+    assert {(job.token.claim_no, job.counters.attempt, job.priority, job.has_slots) for job in admitted} == {
+        (1, 1, 5, False)
+    }
     assert await tenants(env, worker, 9) == "aaa"
 
 

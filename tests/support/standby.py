@@ -1,4 +1,4 @@
-"""A standby that has gone for good: its replication slot still keeps the oldest rows that it said it reads.
+"""A standby that says which rows it reads, and its replication slot, which keeps them also when it has gone for good.
 
 Speaks the little of the replication protocol that it takes, over the socket of a server that trusts its callers.
 """
@@ -7,65 +7,87 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
 from app.drivers.postgres.connect import dsn_of
+from tests.support.processes import eventually
 
 _PROTOCOL = 3 << 16
 _HEADER = struct.Struct("!ci")
+NAME = "a standby"
 
 
-async def leave_slot_behind(url: str, name: str) -> int:
-    """Make a slot whose standby reads what is there now, and has gone; gives the oldest transaction it keeps."""
+@asynccontextmanager
+async def slot(url: str, name: str) -> AsyncIterator[None]:
+    """Have a slot whose standby reads what is there now, and has gone; slots are the whole server's."""
     connection = await asyncpg.connect(dsn_of(url))
     try:
-        position = await connection.fetchval(
-            "select lsn::text from pg_create_physical_replication_slot($1, true)", name
-        )
-        oldest = await connection.fetchval("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-        await _read_from(url, name, position, int(oldest))
-        kept = await connection.fetchval(
-            "select xmin::text::bigint from pg_replication_slots where slot_name = $1", name
-        )
-    finally:
-        await connection.close()
-    assert kept == oldest % 2**32, "the server has heard of it"
-    return int(oldest)
-
-
-async def drop_slot(url: str, name: str) -> None:
-    """Drop a slot if it is there."""
-    connection = await asyncpg.connect(dsn_of(url))
-    try:
-        await connection.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", name
-        )
+        async with _standby(connection, url, name):
+            pass
+        try:
+            yield
+        finally:
+            await connection.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", name
+            )
     finally:
         await connection.close()
 
 
-async def _read_from(url: str, name: str, position: str, oldest: int) -> None:
+@asynccontextmanager
+async def slot_that_is_read(url: str, name: str) -> AsyncIterator[None]:
+    """Have one whose standby is there."""
+    connection = await asyncpg.connect(dsn_of(url))
+    try:
+        async with _standby(connection, url, name):
+            yield
+        await connection.execute("select pg_drop_replication_slot($1)", name)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _standby(connection: asyncpg.Connection, url: str, name: str) -> AsyncIterator[None]:
+    """Make a slot and read from it, from where it begins, needing every row that is there now."""
+    position = await connection.fetchval("select lsn::text from pg_create_physical_replication_slot($1, true)", name)
+    oldest = int(await connection.fetchval("select pg_snapshot_xmin(pg_current_snapshot())::text::bigint"))
+    looked = "select xmin is not null, active from pg_replication_slots where slot_name = $1"
+
+    async def has_heard() -> bool:
+        return bool((await connection.fetchrow(looked, name))[0])
+
+    async def is_alone() -> bool:
+        return not (await connection.fetchrow(looked, name))[1]
+
+    _reader, writer = await _read_from(url, name, position, oldest)
+    try:
+        await eventually(has_heard, "the server has heard what the standby reads")
+        yield
+    finally:
+        writer.close()
+    await eventually(is_alone, "the server has noticed that the standby has gone")
+
+
+async def _read_from(
+    url: str, name: str, position: str, oldest: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     parts = urlsplit(url)
     where = {key: values[0] for key, values in parse_qs(parts.query).items()}
     reader, writer = await asyncio.open_unix_connection(f"{where['host']}/.s.PGSQL.{where['port']}")
-    try:
-        said = f"user\0{parts.username}\0replication\0true\0\0".encode()
-        writer.write(struct.pack("!ii", len(said) + 8, _PROTOCOL) + said)
-        await _until(reader, b"Z")
-        asked = f'START_REPLICATION SLOT "{name}" PHYSICAL {position}\0'.encode()
-        writer.write(_HEADER.pack(b"Q", len(asked) + 4) + asked)
-        await _until(reader, b"W")
-        epoch, xmin = divmod(oldest, 2**32)
-        heard = struct.pack("!cqIIII", b"h", 0, xmin, epoch, 0, 0)
-        writer.write(_HEADER.pack(b"d", len(heard) + 4) + heard)
-        writer.write(_HEADER.pack(b"c", 4) + _HEADER.pack(b"X", 4))
-        await writer.drain()
-        while await reader.read(65_536):  # it takes in what was sent before it ends
-            pass
-    finally:
-        writer.close()
+    said = f"user\0{parts.username}\0replication\0true\0application_name\0{NAME}\0\0".encode()
+    writer.write(struct.pack("!ii", len(said) + 8, _PROTOCOL) + said)
+    await _until(reader, b"Z")
+    asked = f'START_REPLICATION SLOT "{name}" PHYSICAL {position}\0'.encode()
+    writer.write(_HEADER.pack(b"Q", len(asked) + 4) + asked)
+    await _until(reader, b"W")
+    epoch, xmin = divmod(oldest, 2**32)
+    feedback = struct.pack("!cqIIII", b"h", 0, xmin, epoch, 0, 0)
+    writer.write(_HEADER.pack(b"d", len(feedback) + 4) + feedback)
+    return reader, writer
 
 
 async def _until(reader: asyncio.StreamReader, wanted: bytes) -> None:

@@ -16,6 +16,9 @@ _VALUES = {
     "lock_timeout": "'5s'",
     "idle_in_transaction_session_timeout": "'10s'",
 }
+_OF_STANDBY = (
+    "; for a slot whose standby is there, end the long queries on the standby, or set hot_standby_feedback to off there"
+)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -131,8 +134,9 @@ def _old_snapshots(examined: Examined, server: ServerVitals) -> Finding:
                 for holder in old
             ]
         },
-        fix="let it end, or end it; what it has not committed is undone",
-        commands=tuple(_end(holder) for holder in old),
+        fix="let it end, or end it; what it has not committed is undone"
+        + (_OF_STANDBY if any(map(_is_read, old)) else ""),
+        commands=tuple(_end(holder) for holder in old if not _is_read(holder)),
     )
 
 
@@ -204,9 +208,15 @@ def _holder(holder: Holder) -> str:
     named = {
         HolderKind.TRANSACTION: f"the session {holder.name} ({holder.application or 'no name'})",
         HolderKind.PREPARED: f"the prepared transaction {holder.name!r}",
-        HolderKind.SLOT: f"the replication slot {holder.name!r}",
+        HolderKind.SLOT: f"the replication slot {holder.name!r}"
+        + (f" of {holder.application}" if _is_read(holder) else ""),
     }
     return f"{named[holder.kind]}, {_aged(holder)},"
+
+
+def _is_read(holder: Holder) -> bool:
+    """Say whether it is a slot whose standby is there, and keeps what its own readers need: it cannot be dropped."""
+    return holder.kind is HolderKind.SLOT and holder.application is not None
 
 
 def _end(holder: Holder) -> str:

@@ -71,7 +71,10 @@ union all
 select 'prepared', p.gid, p.owner::text, greatest(clock_timestamp() - p.prepared, interval '0'), age(p.transaction)
 from pg_prepared_xacts p where p.database = current_database()
 union all
-select 'slot', s.slot_name::text, s.slot_type, null, age(s.xmin) from pg_replication_slots s where s.xmin is not null"""
+select 'slot', s.slot_name::text,
+  case when s.active_pid is not null then coalesce(nullif(r.application_name, ''), 'process ' || s.active_pid) end,
+  null, age(s.xmin)
+from pg_replication_slots s left join pg_stat_replication r on r.pid = s.active_pid where s.xmin is not null"""
 _HOLDERS = f"{HOLDERS}\norder by 5 desc nulls last limit 20"
 _SLOTS = """
 select slot_name::text as name,
