@@ -56,7 +56,7 @@ def test_what_breaks_a_promise_fails(code: str, facts: dict[str, object], said: 
 
 
 def test_a_standby_that_is_far_behind_holds_vacuum_back_by_its_slot() -> None:
-    holder = Holder(kind=HolderKind.SLOT, name="standby'1", application="physical", age=None, xids=2_000_000)
+    holder = Holder(kind=HolderKind.SLOT, name="standby'1", application=None, age=None, xids=2_000_000)
     finding = found("old_snapshots", replace(WELL, holders=(holder,)))
     assert (finding.level, "2,000,000 transactions old" in finding.text) == (Level.WARN, True)
     assert finding.commands == ("select pg_drop_replication_slot('standby''1')",)
