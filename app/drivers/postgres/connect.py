@@ -126,10 +126,13 @@ async def connect(
 
 
 def _session_settings(command_timeout: timedelta, lease: timedelta) -> dict[str, str]:
+    idle = min(IDLE_IN_TRANSACTION_TIMEOUT, lease)
     milliseconds = {
         "statement_timeout": command_timeout,
-        "lock_timeout": min(LOCK_TIMEOUT, command_timeout),
-        "idle_in_transaction_session_timeout": min(IDLE_IN_TRANSACTION_TIMEOUT, lease),
+        # Of a frozen process one transaction may wait for another. What waits gives up before the server ends what it
+        # waits for: else it would have the lock then, and keep it for as long again.
+        "lock_timeout": min(LOCK_TIMEOUT, command_timeout, idle / 2),
+        "idle_in_transaction_session_timeout": idle,
     }
     return {
         "jit": "off",
