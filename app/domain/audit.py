@@ -41,6 +41,11 @@ class Target(StrEnum):
     AUTH = "auth"
 
 
+# What belongs to nobody alone: of these, rows without a tenant are everybody's to see. Of others they are the business
+# of whoever acts for all tenants: keys for all of them, operations over all of them, strangers that were turned away.
+SHARED = (Target.QUEUE, Target.WORKER, Target.SCHEDULE, Target.LIMIT, Target.STORE)
+
+
 class Action(StrEnum):
     """Everything an operator can do that changes something; the words are those of the HTTP API."""
 
@@ -149,7 +154,7 @@ class AuditView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """A filter over the audit. `tenant` also gives the rows that belong to nobody alone; `before` is a row's `seq`."""
+    """A filter over the audit. `tenant` also gives rows without one about what is `SHARED`; `before` is a row's `seq`."""
 
     actor: str | None = None
     action: str | None = None

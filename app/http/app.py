@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from .. import __version__
@@ -26,7 +26,7 @@ from .caller import OPEN_PATHS, PAGES, REFERENCE
 from .edge import Edge
 from .framework import lead_elsewhere, translate_http_exception, translate_validation_error
 from .openapi import render_document
-from .replies import root_of
+from .replies import leading_to
 from .routers import (
     actions,
     api_keys,
@@ -97,11 +97,11 @@ def create_app(services: HttpServices, *, around: Around = nullcontext, pages: A
 
 
 async def _lead_to_pages(request: Request) -> Response:
-    return RedirectResponse(f"{root_of(request)}{PAGES}/", HTTPStatus.PERMANENT_REDIRECT)
+    return leading_to(request, f"{PAGES}/", status=HTTPStatus.PERMANENT_REDIRECT)
 
 
 async def _lead_to_reference(request: Request) -> Response:
-    return RedirectResponse(f"{root_of(request)}{PAGES}{REFERENCE}", HTTPStatus.PERMANENT_REDIRECT)
+    return leading_to(request, f"{PAGES}{REFERENCE}", status=HTTPStatus.PERMANENT_REDIRECT)
 
 
 def openapi_document() -> str:

@@ -23,7 +23,7 @@ from ..domain.errors import Internal, JobNotFound, NotFound, OutlastError, Reque
 from ..domain.text import json_pointer
 from .caller import route_path
 from .problems import METHOD_NOT_ALLOWED, method_not_allowed
-from .replies import root_of
+from .replies import leading_to, root_of
 
 _NOT_FOUND = 404
 
@@ -50,7 +50,7 @@ async def lead_elsewhere(request: Request, exc: Exception) -> Response:
     if request.method != "GET" or existing is None or asked is None:
         raise exc
     below = request.url.path.removeprefix(root_of(request))
-    return Response(status_code=303, headers={"Location": root_of(request) + below.replace(asked, str(existing), 1)})
+    return leading_to(request, below.replace(asked, str(existing), 1), status=303)
 
 
 def refusal(errors: Sequence[Mapping[str, str]]) -> RequestInvalid:

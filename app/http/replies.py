@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,8 @@ from .services import services_of
 JSON_TYPE = "application/json"
 # How long a client that polls may let pass; jobs are short, and a waiting client uses `Prefer: wait`.
 RETRY_AFTER = {"Retry-After": "1"}
+# What a query may hold as it is; whatever else somebody sent goes on in percents.
+_OF_QUERIES = "%&=+;,:/?@!$'()*[]"
 
 
 def reply(document: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -44,6 +47,14 @@ async def shown_job(request: Request, identity: Identity, view: JobView) -> Docu
 def root_of(request: Request) -> str:
     """Give the path the application is mounted under, which links begin with."""
     return str(request.scope.get("root_path", ""))
+
+
+def leading_to(request: Request, path: str, *, status: int) -> Response:
+    """Send a caller to a path of ours; what the request asks beside its path is asked there, too."""
+    asked = quote(request.scope["query_string"], safe=_OF_QUERIES)
+    return Response(
+        status_code=status, headers={"Location": f"{root_of(request)}{path}{'?' if asked else ''}{asked}"}
+    )
 
 
 def etag_of(view: JobView) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.audit import Action, AuditEntry, AuditQuery, Target
+from app.domain.audit import SHARED, Action, AuditEntry, AuditQuery, Target
 from app.domain.drain import DrainAsk
 from app.domain.errors import JobDuplicate, JobNotFound, JobStateConflict, NotFound
 from app.domain.outcome import Held
@@ -204,9 +204,12 @@ async def test_every_filter_narrows(env: DriverEnv) -> None:
     assert len(until.items) == 1
 
 
-async def test_a_tenant_sees_its_own_rows_and_those_of_nobody_alone(env: DriverEnv) -> None:
-    shared = await _kept(env, target_kind=Target.QUEUE)
-    own = await _kept(env, target_kind=Target.FILTER, tenant="acme")
-    await _kept(env, target_kind=Target.FILTER, tenant="other")
+@pytest.mark.parametrize("kind", list(Target))
+async def test_a_tenant_sees_its_own_rows_and_those_about_what_is_nobodys_alone(env: DriverEnv, kind: Target) -> None:
+    target = new_id() if kind is Target.JOB else "mail"
+    nobodys = await _kept(env, target_kind=kind, target=target)
+    own = await _kept(env, target_kind=kind, target=target, tenant="acme")
+    await _kept(env, target_kind=kind, target=target, tenant="other")
     page = await env.driver.audit(AuditQuery(tenant="acme"))
-    assert [row.id for row in page.items] == [own.id, shared.id]
+    assert [row.id for row in page.items] == [own.id, *([nobodys.id] if kind in SHARED else [])]
+    assert len((await env.driver.audit(AuditQuery())).items) == 3

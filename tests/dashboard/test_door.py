@@ -115,6 +115,29 @@ async def test_whoever_has_signed_in_may_sign_out_and_choose_a_theme(stranger: V
     assert f'{COOKIE}=""' in left.headers["set-cookie"]
 
 
+@pytest.mark.parametrize(
+    ("following", "where"),
+    [
+        ("/ui/jobs?q=queue:mail+error://x&back=\\", None),
+        ("/ui/jobs", None),
+        ("//elsewhere.example/ui/", "/ui/"),
+        ("https://elsewhere.example/ui/", "/ui/"),
+        ("/ui//elsewhere.example", "/ui/"),
+        ("/ui/\\elsewhere.example?", "/ui/"),
+        ("/uix", "/ui/"),
+        ("", "/ui/"),
+    ],
+)
+async def test_who_signs_in_goes_on_where_they_were_going_and_nowhere_else(
+    stranger: Visitor, following: str, where: str | None
+) -> None:
+    response = await stranger.browser.post("/ui/login", data={"key": KEY, "next": following})
+    address = httpx.URL(response.headers["location"])
+    wanted = httpx.URL(following if where is None else where)
+    assert (response.status_code, address.path, address.params) == (303, wanted.path, wanted.params)
+    assert not address.host
+
+
 async def test_a_copied_cookie_dies_when_its_owner_signs_out(stranger: Visitor) -> None:
     """Here at once, and in another process as soon as it reads its keys again; another session of the key lives on."""
     browser, other = await sign_in(stranger, KEY), await sign_in(stranger, KEY)

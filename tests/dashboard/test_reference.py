@@ -6,6 +6,8 @@ import html
 import json
 import re
 
+import pytest
+
 from app.dashboard.reference import Reference
 from app.http.app import openapi_document
 from tests.dashboard.test_door import make_key, sign_in
@@ -56,6 +58,8 @@ async def test_it_needs_a_session_and_no_scope(stranger: Visitor) -> None:
     assert (await browser.get("/ui/docs/openapi.json")).json() == DOCUMENT
 
 
-async def test_its_short_address_leads_there(stranger: Visitor) -> None:
-    response = await stranger.browser.get("/docs")
-    assert (response.status_code, response.headers["location"]) == (308, "/ui/docs")
+@pytest.mark.parametrize(("short", "long"), [("/docs", "/ui/docs"), ("/ui", "/ui/")])
+async def test_short_addresses_lead_there_with_what_is_asked(stranger: Visitor, short: str, long: str) -> None:
+    for asked in ("", "?q=tag%3Aa&range=24h"):
+        response = await stranger.browser.get(short + asked)
+        assert (response.status_code, response.headers["location"]) == (308, long + asked)

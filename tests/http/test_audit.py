@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.audit import Acting
+from app.domain.audit import Acting, AuditQuery
 from app.domain.outcome import Held
+from app.domain.queue import QueueChange
 from app.http.answers_audit import AuditList
 from app.http.app import openapi_document
 from tests.conformance.gated import admit, declare, limited
@@ -143,6 +144,25 @@ async def test_a_key_sees_its_tenants_rows_alone(locked: Api) -> None:
     assert {row["actor"] for row in await _rows(locked)} == {"bootstrap"}
     assert await _rows(locked, target=str(theirs)) == []
     assert code_of(await locked.client.get("/v1/audit", params={"tenant": "other"})) == (403, "FORBIDDEN")
+
+
+async def test_nothing_in_a_row_names_another_tenant(locked: Api) -> None:
+    """What is done to a queue is told to all of its tenants, and to none what another one's weight is."""
+    change = QueueChange(concurrency=4, weights={"default": 2, "globex": 3, "initech": None})
+    await locked.services.queues.limit("mail", change, by="ops")
+    await locked.services.queues.limit("mail", QueueChange(weights={"globex": 1}), by="ops")
+    await locked.client.get("/v1/jobs/globex-7", headers={"Authorization": "Bearer no"})
+    await locked.guard.write()
+    answer = await locked.client.get("/v1/audit")
+    assert [row["details"] for row in answer.json()["items"]] == [
+        {"weights": {}},
+        {"concurrency": 4, "weights": {"default": 2}},
+    ]
+    assert "globex" not in answer.text
+    assert "initech" not in answer.text
+    everything = (await locked.services.audit.list(AuditQuery())).items
+    assert [row.action for row in everything] == ["auth.refused", "queue.update", "queue.update"]
+    assert json.loads(everything[2].details)["weights"] == {"default": 2, "globex": 3, "initech": "none"}
 
 
 @pytest.mark.parametrize(

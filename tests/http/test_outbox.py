@@ -99,6 +99,26 @@ async def test_every_reading_of_a_folded_id_leads_to_the_same_of_the_job(
     assert followed.json() == (await each_api.client.get(f"/v1/jobs/{holder}{reading}")).json()
 
 
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ("?include=attempts&include=error", "?include=attempts&include=error"),
+        ("/attempts?limit=7&cursor=a%2Fb%20c", "/attempts?limit=7&cursor=a%2Fb%20c"),
+        ("/attempts?x=//elsewhere.example", "/attempts?x=//elsewhere.example"),
+        ("/timeline?x=<\u00e9>", "/timeline?x=%3C%C3%A9%3E"),
+        ("/logs?", "/logs"),
+        ("/logs?limit=7", "/logs?limit=7"),
+    ],
+)
+async def test_what_a_reading_asks_is_asked_of_the_job_it_leads_to(api: Api, asked: str, kept: str) -> None:
+    async with outbox_env(api.env) as outbox:
+        holder = await outbox.env.enqueue(key="order:1")
+        staged = await outbox.staged(key="order:1")
+        await outbox.publish()
+    response = await api.client.get(f"/v1/jobs/{staged}{asked}", follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (303, f"/v1/jobs/{holder}{kept}")
+
+
 async def test_a_reading_below_a_mounted_path_leads_below_it(api: Api) -> None:
     async with outbox_env(api.env) as outbox:
         holder = await outbox.env.enqueue(key="order:1")
@@ -106,8 +126,8 @@ async def test_a_reading_below_a_mounted_path_leads_below_it(api: Api) -> None:
         await outbox.publish()
     transport = httpx.ASGITransport(app=api.app, root_path="/jobs")
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client:
-        response = await client.get(f"/jobs/v1/jobs/{str(staged).upper()}/attempts")
-    assert (response.status_code, response.headers["location"]) == (303, f"/jobs/v1/jobs/{holder}/attempts")
+        response = await client.get(f"/jobs/v1/jobs/{str(staged).upper()}/steps?limit=7")
+    assert (response.status_code, response.headers["location"]) == (303, f"/jobs/v1/jobs/{holder}/steps?limit=7")
 
 
 @pytest.mark.parametrize("action", ACTIONS)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import httpx
+
 from app.domain.job import ClaimedJob
 from app.domain.outcome import Completed, Held, Retried
 from app.domain.step import NewWait, Place, StepKind
 from app.http.answers import Job
 from app.http.run_answers import LineList, StepList, Timeline
-from tests.http.api import Api, code_of, dead, failure
+from tests.http.api import BASE_URL, Api, code_of, dead, failure
 from tests.http.runs import approval, record, say, sleep, step, suspend
 from tests.support.drivers import new_job
 
@@ -103,6 +105,10 @@ async def test_long_runs_are_read_page_by_page(each_api: Api) -> None:
         assert found == said
     first = await api.client.get(f"{job['links']['steps']}?limit=2")
     cursor = first.json()["next_cursor"]
+    transport = httpx.ASGITransport(app=api.app, root_path="/mounted")
+    async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as below:
+        page = await below.get(f"/mounted{job['links']['steps']}?limit=2")
+    assert page.headers["link"] == f"</mounted{job['links']['steps']}?limit=2&cursor={cursor}>; rel=\"next\""
     assert code_of(await api.client.get(f"{job['links']['logs']}?cursor={cursor}")) == (400, "CURSOR_INVALID")
     assert code_of(await api.client.get(f"{job['links']['logs']}?limit=1001")) == (422, "REQUEST_INVALID")
 

@@ -56,7 +56,8 @@ async def theme(visit: Visit) -> Response:
 
 def nowhere_else(visit: Visit, address: str) -> str:
     """Give an address of our own pages: another one than that is the overview's."""
-    is_ours = address.startswith(f"{visit.base}/") and "//" not in address and "\\" not in address
+    path = address.partition("?")[0]
+    is_ours = path.startswith(f"{visit.base}/") and "//" not in path and "\\" not in path
     return address if is_ours else f"{visit.base}/"
 
 

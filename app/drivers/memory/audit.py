@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from uuid import UUID
 
-from ...domain.audit import MAX_DETAILS_BYTES, AuditEntry, AuditPage, AuditQuery, AuditView, Target
+from ...domain.audit import MAX_DETAILS_BYTES, SHARED, AuditEntry, AuditPage, AuditQuery, AuditView, Target
 from ...domain.job import JobId
 from .store import Store
 
@@ -62,7 +62,7 @@ def _fits(row: AuditView, query: AuditQuery) -> bool:
     given = (row.actor, row.action, row.target_kind, row.target)
     return (
         all(want in {None, has} for want, has in zip(wanted, given, strict=True))
-        and (query.tenant is None or row.tenant in {None, query.tenant})
+        and (query.tenant is None or row.tenant == query.tenant or (row.tenant is None and row.target_kind in SHARED))
         and (query.since is None or row.at >= query.since)
         and (query.until is None or row.at < query.until)
         and (query.before is None or row.seq < query.before)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import UUID
 
-from ...domain.audit import MAX_DETAILS_BYTES, AuditEntry, AuditPage, AuditQuery, AuditView, Target
+from ...domain.audit import MAX_DETAILS_BYTES, SHARED, AuditEntry, AuditPage, AuditQuery, AuditView, Target
 from .database import Database, Raw, Row
 from .requests import mark
 from .rows import plain
@@ -37,15 +37,17 @@ f as (
   select * from c
   where ($3::text is null or c.target = $3) and ($4::text is null or c.actor = $4)
     and ($5::text is null or c.tenant is null or c.tenant = $5)
+    and ($5::text is null or c.tenant is not null or c.target_kind in ({shared}))
     and ($6::text is null or c.action = $6) and ($7::text is null or c.target_kind = $7)
     and ($8::timestamptz is null or c.at >= $8) and ($9::timestamptz is null or c.at < $9)
   order by c.seq desc limit $10)
 select f.*, b.floor from (
   select case when count(*) = $2 then min(seq) end as floor from c) b left join f on true
 order by f.seq desc"""
-_EVERY = _PAGE.format(narrowed="")
-_OF_TARGET = _PAGE.format(narrowed="and a.target = $3")
-_OF_ACTOR = _PAGE.format(narrowed="and a.actor = $4")
+_SHARED = ", ".join(f"'{kind}'" for kind in SHARED)
+_EVERY = _PAGE.format(narrowed="", shared=_SHARED)
+_OF_TARGET = _PAGE.format(narrowed="and a.target = $3", shared=_SHARED)
+_OF_ACTOR = _PAGE.format(narrowed="and a.actor = $4", shared=_SHARED)
 
 
 async def audited(

@@ -126,4 +126,4 @@ class _Page:
         if cursor is None:
             return {}
         following = str(self._request.url.include_query_params(cursor=cursor).query)
-        return {"Link": f'<{root_of(self._request)}{self._request.url.path}?{following}>; rel="next"'}
+        return {"Link": f'<{self._request.url.path}?{following}>; rel="next"'}
