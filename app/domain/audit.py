@@ -154,7 +154,7 @@ class AuditView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """A filter over the audit. `tenant` also gives rows without one about what is `SHARED`; `before` is a row's `seq`."""
+    """A filter over the audit. `tenant` gives those without one, too, about what is `SHARED`; `before` is a `seq`."""
 
     actor: str | None = None
     action: str | None = None

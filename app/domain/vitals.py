@@ -132,6 +132,21 @@ class LostLease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnTheWay:
+    """Jobs that were taken out for another store and have not arrived there, the first of them at `since`.
+
+    `target` is what tells that store from every other, `database` its name there. Of `late` ones it may have forgotten
+    whether it has had them.
+    """
+
+    target: str
+    database: str
+    count: int
+    late: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkVitals:
     """What lies in the store that nobody may be there for. `stranded`: claims of workers that are gone.
 
@@ -141,6 +156,7 @@ class WorkVitals:
     ready: tuple[ReadyGroup, ...] = ()
     lost: tuple[LostLease, ...] = ()
     stranded: int = 0
+    moves: tuple[OnTheWay, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,9 +52,7 @@ def root_of(request: Request) -> str:
 def leading_to(request: Request, path: str, *, status: int) -> Response:
     """Send a caller to a path of ours; what the request asks beside its path is asked there, too."""
     asked = quote(request.scope["query_string"], safe=_OF_QUERIES)
-    return Response(
-        status_code=status, headers={"Location": f"{root_of(request)}{path}{'?' if asked else ''}{asked}"}
-    )
+    return Response(status_code=status, headers={"Location": f"{root_of(request)}{path}{'?' if asked else ''}{asked}"})
 
 
 def etag_of(view: JobView) -> str:

@@ -1,20 +1,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from app.control.doctor.finding import Finding, Level, Limits
+from app.control.moving import MoveControl
+from app.domain.audit import Acting
 from app.domain.explain import explain
+from app.domain.moving import Bucket
 from app.domain.reason import ReasonCode
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.protocol import ClaimRequest, QueueShare
+from app.drivers.reading import ListQuery
 from app.jobs.handle import job
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
@@ -154,6 +159,59 @@ async def test_a_staged_job_that_was_refused_is_mended_and_replayed(clinic: Clin
     await clinic.execute("update outlast.outbox set payload = '{}'")
     assert await driver.outbox.replay() == 1
     await clinic.well("outbox")
+
+
+async def test_what_a_broken_move_left_is_brought_to_its_end(
+    clinic: Clinic, driver: PostgresDriver, make_database: Callable[..., str]
+) -> None:
+    url = make_database()
+    async with Clinic(url).driver() as target:
+        await target.open()
+        for _ in range(3):
+            await driver.enqueue(new_job("shop.import"))
+        taken = await driver.moves.take(Bucket.READY, target=await target.moves.identity())
+        (first, *_) = await driver.moves.left(await target.moves.identity(), batch=1)
+        await target.moves.receive([first])  # and killed
+        assert (taken.taken, (await clinic.well("moves")).facts) == (3, {"on_the_way": 3})
+        await clinic.execute("update outlast.moving set taken_at = outlast.clock() - interval '2 minutes'")
+        finding = await clinic.sick("moves")
+        assert f"3 for {make_url(url).database} since" in finding.text
+        assert finding.commands == (f"outlast jobs move --to postgresql://…/{make_url(url).database}",)
+        await move(driver, target)
+        assert (await clinic.well("moves")).facts == {"on_the_way": 0}
+        assert len((await target.list(ListQuery())).items) == 3
+
+
+async def test_what_a_target_may_have_forgotten_is_decided_by_hand(
+    clinic: Clinic, driver: PostgresDriver, make_database: Callable[..., str]
+) -> None:
+    async with Clinic(make_database()).driver() as target:
+        await target.open()
+        jobs = [(await driver.enqueue(new_job("shop.import"))).id for _ in range(2)]
+        await driver.moves.take(Bucket.READY, target=await target.moves.identity())
+        await target.enqueue(new_job("shop.import", id=jobs[0]))  # that one was there
+        await clinic.execute("update outlast.moving set taken_at = outlast.clock() - interval '90 days'")
+        finding = await clinic.sick("moves")
+        assert "whether" in finding.text
+        connection = await clinic.connect()
+        (command,) = finding.commands
+        rows = await connection.fetch(command)
+        await connection.close()
+        assert [row["job_id"] for row in rows] == jobs
+        assert "delete its row" in (finding.fix or "")
+        await clinic.execute(
+            f"delete from outlast.moving where job_id = '{jobs[0]}'",
+            f"update outlast.moving set taken_at = now() where job_id = '{jobs[1]}'",
+        )
+        await move(driver, target)
+        await clinic.well("moves")
+        assert {view.id for view in (await target.list(ListQuery())).items} == set(jobs)
+
+
+async def move(source: PostgresDriver, target: PostgresDriver) -> None:
+    """Do what `outlast jobs move` does."""
+    async for _ in MoveControl(source, target, where=("here", "there")).move(queue=None, by=Acting(actor="tests")):
+        pass
 
 
 async def stage(driver: PostgresDriver, clinic: Clinic) -> None:

@@ -108,7 +108,7 @@ async def test_long_runs_are_read_page_by_page(each_api: Api) -> None:
     transport = httpx.ASGITransport(app=api.app, root_path="/mounted")
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as below:
         page = await below.get(f"/mounted{job['links']['steps']}?limit=2")
-    assert page.headers["link"] == f"</mounted{job['links']['steps']}?limit=2&cursor={cursor}>; rel=\"next\""
+    assert page.headers["link"] == f'</mounted{job["links"]["steps"]}?limit=2&cursor={cursor}>; rel="next"'
     assert code_of(await api.client.get(f"{job['links']['logs']}?cursor={cursor}")) == (400, "CURSOR_INVALID")
     assert code_of(await api.client.get(f"{job['links']['logs']}?limit=1001")) == (422, "REQUEST_INVALID")
 

@@ -49,6 +49,7 @@ class Limits:
     dead_rows: int = 200_000
     outbox_lag: timedelta = timedelta(minutes=1)
     lost_lease: timedelta = timedelta(seconds=30)
+    on_the_way: timedelta = timedelta(minutes=1)
     grace_margin: timedelta = timedelta(seconds=10)
 
 
@@ -151,6 +152,11 @@ def ok(text: str, **facts: object) -> Finding:
 def skip(text: str) -> Finding:
     """Give a finding that this could not be asked, or does not matter here."""
     return Finding(level=Level.SKIP, text=text)
+
+
+def quoted(text: str) -> str:
+    """Give a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def of_server(judge: Callable[[Examined, ServerVitals], Finding]) -> Callable[[Examined], Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ...domain.vitals import Holder, HolderKind, ServerVitals
-from .finding import Check, Examined, Finding, Level, of_server, ok
+from .finding import Check, Examined, Finding, Level, of_server, ok, quoted
 
 # Beside the pool of a process: its heartbeat, what listens, and what notifies.
 BESIDE_THE_POOL = 3
@@ -150,7 +150,7 @@ def _slots(examined: Examined, server: ServerVitals) -> Finding:
         + ", ".join(f"{slot.name} {slot.kept_bytes >> 20} MiB" for slot in large),
         facts={"slots": [{"name": slot.name, "kept_bytes": slot.kept_bytes} for slot in large]},
         fix="let its reader come back, or drop it",
-        commands=tuple(f"select pg_drop_replication_slot({_quoted(slot.name)})" for slot in large),
+        commands=tuple(f"select pg_drop_replication_slot({quoted(slot.name)})" for slot in large),
     )
 
 
@@ -224,13 +224,9 @@ def _end(holder: Holder) -> str:
         case HolderKind.TRANSACTION:
             return f"select pg_terminate_backend({holder.name})"
         case HolderKind.PREPARED:
-            return f"rollback prepared {_quoted(holder.name)}"
+            return f"rollback prepared {quoted(holder.name)}"
         case HolderKind.SLOT:
-            return f"select pg_drop_replication_slot({_quoted(holder.name)})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+            return f"select pg_drop_replication_slot({quoted(holder.name)})"
 
 
 SERVER_CHECKS = (

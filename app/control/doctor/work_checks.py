@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from ...domain.explain_fleet import knows, stays
 from ...domain.vitals import ReadyGroup
-from .finding import Check, Examined, Finding, Level, ok, skip
+from .finding import Check, Examined, Finding, Level, ok, quoted, skip
 
 _SHOWN = 5
 _NO_STORE = "the store did not answer, or its schema is older"
@@ -135,6 +135,42 @@ def _outbox(examined: Examined) -> Finding:
     return ok(f"{view.staged + view.claimed:,} staged, none waits long", **facts)
 
 
+def _moves(examined: Examined) -> Finding:
+    work = None if examined.vitals is None else examined.vitals.work
+    if work is None or examined.store_now is None:
+        return skip(_NO_STORE)
+    before = examined.store_now - examined.limits.on_the_way
+    broken = [move for move in work.moves if move.since <= before]
+    if not broken:
+        return ok("no job is left on its way to another database", on_the_way=sum(move.count for move in work.moves))
+    facts = {"moves": [{"target": move.target, "jobs": move.count, "since": move.since} for move in broken]}
+    text = "jobs were taken out for another database and have not arrived: " + ", ".join(
+        f"{move.count:,} for {move.database} since {move.since:%Y-%m-%d %H:%M}" for move in broken[:_SHOWN]
+    )
+    late = [move for move in broken if move.late]
+    if late:
+        schema = "outlast" if examined.server is None else examined.server.schema
+        return Finding(
+            level=Level.FAIL,
+            text=f"{text}; whether {late[0].database} has had {late[0].late:,} of them cannot be known any more",
+            facts=facts,
+            fix=f'look for each there: if it was there, delete its row from "{schema}".moving, else set that row\'s'
+            " taken_at to now(); then move again",
+            commands=tuple(
+                f'select id, job_id, name, taken_at from "{schema}".moving where target = {quoted(move.target)}'  # noqa: S608  shown, not run
+                for move in late
+            ),
+        )
+    return Finding(
+        level=Level.FAIL,
+        text=text,
+        facts=facts,
+        fix="move again, to the same address: what was left on the way goes first (`outlast audit list --action"
+        " store.move` says which it was)",
+        commands=tuple(f"outlast jobs move --to postgresql://…/{move.database}" for move in broken),
+    )
+
+
 def _counted(groups: dict[str, int]) -> str:
     first = sorted(groups.items(), key=lambda each: (-each[1], each[0]))
     shown = ", ".join(f"{count:,} of {name}" for name, count in first[:_SHOWN])
@@ -165,5 +201,11 @@ WORK_CHECKS = (
         title="Staged jobs are published",
         when="one waits for a minute; some were refused (a warning)",
         judge=_outbox,
+    ),
+    Check(
+        code="moves",
+        title="Moves have come to their end",
+        when="jobs that `outlast jobs move` took out have not arrived a minute later",
+        judge=_moves,
     ),
 )

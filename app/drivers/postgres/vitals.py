@@ -7,8 +7,9 @@ for. Changes nothing. Called by the doctor.
 from __future__ import annotations
 
 from ...domain.job import WorkerId
-from ...domain.vitals import MOST_LOOKED_AT, LostLease, ReadyGroup, Vitals, WorkVitals
+from ...domain.vitals import MOST_LOOKED_AT, LostLease, OnTheWay, ReadyGroup, Vitals, WorkVitals
 from .database import Database, Raw, Row
+from .moves_out import DELIVERED_WITHIN
 from .tables import REQUIRED_REVISION
 from .vitals_server import server_vitals
 
@@ -30,6 +31,10 @@ select count(*) from outlast.running r
 where not exists (
   select from outlast.worker w
   where w.id = r.worker and w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock())"""
+_MOVES = """
+select m.target, count(*) as count, count(*) filter (where m.taken_at < outlast.clock() - $1::interval) as late,
+  min(m.taken_at) as since
+from outlast.moving m group by m.target order by since, m.target"""
 
 
 async def vitals(db: Database) -> Vitals:
@@ -58,9 +63,16 @@ async def _work(db: Database, conn: Raw) -> WorkVitals:
             LostLease(worker_id=WorkerId(row["id"]), host=row["host"], lease_until=row["lease_until"]) for row in lost
         ),
         stranded=await conn.fetchval(db.in_schema(_STRANDED)),
+        moves=tuple(_on_the_way(row) for row in await conn.fetch(db.in_schema(_MOVES), DELIVERED_WITHIN)),
     )
 
 
 def _group(row: Row) -> ReadyGroup:
     name, _, version = (row["name"] or "").partition("@")
     return ReadyGroup(queue=row["queue"], name=name, version=version or None, count=row["count"])
+
+
+def _on_the_way(row: Row) -> OnTheWay:
+    """Read a row; the store of a target is its server's number, its database and its schema."""
+    database = row["target"].partition("/")[2].rpartition("/")[0]
+    return OnTheWay(target=row["target"], database=database, count=row["count"], late=row["late"], since=row["since"])

@@ -17,7 +17,7 @@ from ..caller import Reader
 from ..cursor import read_number_cursor, write_number_cursor
 from ..documents import ELSEWHERE, answer, problems
 from ..framework import refuse_repeated
-from ..replies import reply, root_of
+from ..replies import reply
 from ..requests import RunPageParams
 from ..run_answers import LineList, StepList, Timeline
 from ..run_examples import LINES, STEPS, TIMELINE
