@@ -1,8 +1,10 @@
-"""Pages for operators name exactly what there is: actions of the audit, scopes of keys, tables behind the wall."""
+"""Pages for operators name exactly what there is: actions, scopes, tables behind the wall, requests on a condition."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from app.domain.api_key import Scope
 from app.domain.audit import Action
@@ -32,3 +34,32 @@ def test_the_keys_page_names_the_tables_of_the_wall() -> None:
     assert re.findall(r"`([a-z_]+)`", walled) == list(WALLED)
     (unread,) = re.findall(r"revoke all on (.*?) from outlast_api;", text)
     assert unread.split(", ") == [f"outlast.{name}" for name in UNREAD]
+
+
+def test_the_apis_page_says_which_requests_take_which_conditions() -> None:
+    """The table of versions is what the document says of headers, no more and no less."""
+    cells = [
+        line.strip("| ").split(" | ") for line in _reference("http-api.md").splitlines() if line.startswith("| `/v1/")
+    ]
+    told = {path.strip("`"): (_methods(unless), _methods(match)) for path, _, unless, match in cells}
+    known = {path: (set[str](), set[str]()) for path in told}
+    paths: dict[str, dict[str, Any]] = json.loads((CHECKOUT / "openapi" / "openapi.json").read_text())["paths"]
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            sent = {
+                each["name"]: each.get("required", False) for each in operation.get("parameters", ()) if "name" in each
+            }
+            for place, name in enumerate(("If-None-Match", "If-Match")):
+                if name in sent:
+                    known[path][place].add(f"{method.upper()}{' needs' if sent[name] else ''}")
+            is_read = method == "get" and "ETag" in operation["responses"].get("200", {}).get("headers", {})
+            assert is_read == (method == "get" and path in told), (method, path)
+    assert told == known
+
+
+def _methods(cell: str) -> set[str]:
+    return {method + needs for method, needs in re.findall(r"`([A-Z]+)`( needs)?", cell)}
+
+
+def _reference(name: str) -> str:
+    return (CHECKOUT / "docs" / "reference" / name).read_text()

@@ -30,6 +30,7 @@ router = APIRouter(tags=["jobs"], route_class=OnceRoute)
             CancelledJob,
             "What the cancel found, and the job after it.",
             JOB_EXAMPLE | {"state": "cancelled", "state_reason": "ordered twice", "verdict": "cancelled_before_start"},
+            ETag="Its version.",
         ),
         **problems(404, has_body=True),
     },
@@ -53,7 +54,7 @@ async def cancel_job(request: Request, job_id: str, services: Services, identity
     summary="Retry a dead, cancelled or held job",
     response_model=None,
     responses={
-        200: answer(Job, "The job, ready again with fresh budgets.", JOB_EXAMPLE),
+        200: answer(Job, "The job, ready again with fresh budgets.", JOB_EXAMPLE, ETag="Its new version."),
         **problems(404, 409, has_body=True),
     },
     openapi_extra=body(
@@ -117,7 +118,10 @@ async def fork_job(request: Request, job_id: str, services: Services, identity: 
     operation_id="releaseJob",
     summary="Release a held job",
     response_model=None,
-    responses={200: answer(Job, "The job, ready again.", JOB_EXAMPLE), **problems(404, 409, has_body=True)},
+    responses={
+        200: answer(Job, "The job, ready again.", JOB_EXAMPLE, ETag="Its new version."),
+        **problems(404, 409, has_body=True),
+    },
     openapi_extra=body(ReasonBody, {"reason": {"reason": "mended"}}, is_required=False)
     | {"parameters": [IDEMPOTENCY_KEY]},
 )

@@ -36,7 +36,12 @@ _CHANGED = JOB_EXAMPLE | {"priority": 1, "tags": ["nightly", "vip"]}
     summary="Let a delayed job start now",
     response_model=None,
     responses={
-        200: answer(RunNowJob, "What was found, and the job after it.", JOB_EXAMPLE | {"verdict": "made_ready"}),
+        200: answer(
+            RunNowJob,
+            "What was found, and the job after it.",
+            JOB_EXAMPLE | {"verdict": "made_ready"},
+            ETag="Its version.",
+        ),
         **problems(404, 409, has_body=True),
     },
     openapi_extra=body(ReasonBody, {"reason": {"reason": "the customer waits"}}, is_required=False)

@@ -24,7 +24,10 @@ router = APIRouter(tags=["jobs"])
     operation_id="revealJob",
     summary="Show a job whole",
     response_model=None,
-    responses={200: answer(Job, "The job, nothing left out.", JOB_EXAMPLE), **problems(400, 404, has_body=True)},
+    responses={
+        200: answer(Job, "The job, nothing left out.", JOB_EXAMPLE, ETag="Its version."),
+        **problems(400, 404, has_body=True),
+    },
     openapi_extra=body(ReasonBody, {"reason": {"reason": "the customer asks"}}, is_required=False),
 )
 async def reveal_job(request: Request, job_id: str, services: Services, identity: PayloadReader) -> Response:

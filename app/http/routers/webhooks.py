@@ -87,7 +87,13 @@ async def list_webhooks(services: Services, identity: _Watcher) -> Response:
     status_code=201,
     response_model=None,
     responses={
-        201: answer(IssuedWebhook, "The webhook, with its secret this once.", _ISSUED, Location="The webhook."),
+        201: answer(
+            IssuedWebhook,
+            "The webhook, with its secret this once.",
+            _ISSUED,
+            Location="The webhook.",
+            ETag="Its version.",
+        ),
         **problems(400, 501, has_body=True),
     },
     openapi_extra=body(WebhookBody, {"backend": _MADE}, is_required=True),
