@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
+from uuid import UUID
 
 ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 WAIT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
@@ -83,6 +84,13 @@ class FlowPart(NamedTuple):
     name: str
     queue: str
     tally: Tally
+
+
+class FlowBatch(NamedTuple):
+    """What one process adds at once. It is added again, as it is, until the store says so, and counted once."""
+
+    id: UUID
+    parts: tuple[FlowPart, ...]
 
 
 class FlowPoint(NamedTuple):

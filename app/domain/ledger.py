@@ -64,6 +64,9 @@ _ENDED_WAITING = {
     ),
 }
 
+# The codes of those errors, which jobs are looked for by, and why their jobs stopped.
+CODES_OF_ENDS = {str(error.code): reason for reason, error in _ENDED_WAITING.items()}
+
 
 def error_of_end(reason: str | None) -> ErrorInfo | None:
     """Give the error of a dead letter whose attempts left none, by its reason."""

@@ -5,19 +5,24 @@ Nothing on the way of a job touches it: a worker adds what its process counted a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from ..domain.flow import FlowKind, FlowPart, FlowPoint, FlowQuery
+from ..domain.flow import FlowBatch, FlowKind, FlowPoint, FlowQuery
+
+# Of so many batches a process knows whether they were added: it has one under way at a time.
+BATCHES_KNOWN = 100
 
 
 class FlowStore(Protocol):
     """A store that keeps counts of attempts."""
 
-    async def add_flow(self, parts: Sequence[FlowPart]) -> None:
+    async def add_flow(self, batch: FlowBatch) -> None:
         """Add counts to the stretches of now, and forget those that are too old, in one commit.
 
-        Not idempotent: of a call whose reply is lost nobody knows whether it was counted. These figures are for charts.
+        Idempotent by the batch's id, for the last batches of a process: one whose reply was lost is counted once.
+
+        Raises:
+            DriverUnavailable: the store is away, or still at an earlier try of the same batch.
         """
         ...
 

@@ -60,7 +60,7 @@ class ListQuery:
 
     With `after`, the page is the one just newer than that id. Of times, the lower bound is in, the upper is out.
     `run_at` is when a delayed job is due, of another one when it was first to be. `tags_any` wants one of its tags,
-    `tags_all` every. `worker_id` finds what runs there, `error_code` those whose last attempt failed so.
+    `tags_all` every. `worker_id` finds what runs there, `error_code` what shows an error of that code.
     """
 
     states: frozenset[State] = frozenset()

@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 from ..domain.errors import NotImplementedYet
-from ..domain.flow import FlowKind, FlowPart, FlowPoint, FlowQuery
+from ..domain.flow import FlowBatch, FlowKind, FlowPoint, FlowQuery
 from ..domain.snapshot import DeadGroup, JobCount, JobPage, PlacedPage
 from .reading import ListQuery, TimeOrder
 
@@ -28,7 +27,7 @@ class RefusedReads(ABC):
     async def count_jobs(self, query: ListQuery) -> JobCount:
         raise self._refusal()
 
-    async def add_flow(self, parts: Sequence[FlowPart]) -> None:
+    async def add_flow(self, batch: FlowBatch) -> None:
         raise self._refusal()
 
     async def flow(self, query: FlowQuery) -> tuple[FlowPoint, ...]:

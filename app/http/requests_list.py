@@ -45,7 +45,9 @@ class ListParams(JobFilterFields):
     worker_id: Annotated[int | None, BeforeValidator(worker_number)] = Field(
         default=None, ge=1, le=LARGEST_WORKER_ID, description="The worker they run on."
     )
-    error_code: Key | None = Field(default=None, description="The code of the error of the last attempt.")
+    error_code: Key | None = Field(
+        default=None, description="The code of the error it shows: of its last attempt, or of its end while it waited."
+    )
     finished_after: Instant | None = Field(default=None, description="Ended then or later.")
     finished_before: Instant | None = Field(default=None, description="Ended earlier.")
     run_at_after: Instant | None = Field(default=None, description="Due then or later.")

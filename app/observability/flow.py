@@ -1,7 +1,7 @@
 """What this process has counted of attempts since it was asked last, taken off the metrics it keeps anyway.
 
 Nothing is counted twice and nothing more is counted on the way of a job. Made by `telemetry`; a worker asks, and says
-whether the store has taken it.
+when the store has taken it.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ import threading
 from collections.abc import Iterable
 
 from prometheus_client import Counter
+from uuid_utils.compat import uuid7
 
-from ..domain.flow import OUTCOMES, FlowOutcome, FlowPart, Tally
+from ..domain.flow import OUTCOMES, FlowBatch, FlowOutcome, FlowPart, Tally
 from .metrics import Metrics
 
 _Kind = tuple[str, str]
 
 
 class FlowMeter:
-    """Differences between two looks at the metrics. Safe from any thread; each difference is given once."""
+    """Differences between two looks at the metrics. Safe from any thread; each is given until it is added."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._seen: dict[_Kind, Tally] = {}
-        self._owed: dict[_Kind, Tally] = {}
+        self._owed: FlowBatch | None = None
 
-    def take(self) -> tuple[FlowPart, ...]:
-        """Give what was counted since the last look, and what was given back."""
+    def take(self) -> FlowBatch | None:
+        """Give the batch that is not known to be added yet, else what was counted since; None when that is nothing."""
         with self._lock:
-            now = self._read()
-            new = {kind: _less(tally, self._seen.get(kind)) for kind, tally in now.items()}
-            self._seen = now
-            for kind, tally in self._owed.items():
-                new[kind] = new.get(kind, Tally()) + tally
-            self._owed = {}
-        return tuple(FlowPart(*kind, tally) for kind, tally in sorted(new.items()) if not tally.is_empty)
+            if self._owed is None:
+                now = self._read()
+                new = {kind: _less(tally, self._seen.get(kind)) for kind, tally in now.items()}
+                self._seen = now
+                parts = tuple(FlowPart(*kind, tally) for kind, tally in sorted(new.items()) if not tally.is_empty)
+                self._owed = FlowBatch(uuid7(), parts) if parts else None
+            return self._owed
 
-    def give_back(self, parts: Iterable[FlowPart]) -> None:
-        """Take back what the store has not taken."""
+    def added(self, batch: FlowBatch) -> None:
+        """Know that the store has taken a batch."""
         with self._lock:
-            for part in parts:
-                kind = part.name, part.queue
-                self._owed[kind] = self._owed.get(kind, Tally()) + part.tally
+            if self._owed == batch:
+                self._owed = None
 
     def _read(self) -> dict[_Kind, Tally]:
         metrics, counts = self._metrics, dict[_Kind, list[int]]()

@@ -1,6 +1,7 @@
 """Adds what this process has counted of attempts to the store's figures, a few times a minute, and once at the end.
 
-What the store has not taken is added with the next. An idle worker adds nothing, and sends nothing. Owned by `session`.
+What the store has not said to have taken is added again before anything else, and counted once. An idle worker adds
+nothing, and sends nothing. Owned by `session`.
 """
 
 from __future__ import annotations
@@ -28,19 +29,18 @@ class TallyKeeper:
     async def run(self, over: asyncio.Event) -> None:
         """Add what was counted, until over."""
         while not await first_of(over, within=EVERY_SECONDS * (1 - self._roll() / 4)):
-            await self._add(within=None)
+            await self._add(1, within=None)
 
     async def end(self) -> None:
         """Add what is left, if the store takes it at once."""
-        await self._add(within=_LAST_SECONDS)
+        await self._add(2, within=_LAST_SECONDS)  # one that is owed, and what was counted since
 
-    async def _add(self, *, within: float | None) -> None:
-        parts = self._telemetry.flow.take()
-        if not parts:
-            return
+    async def _add(self, batches: int, *, within: float | None) -> None:
+        flow = self._telemetry.flow
         try:
             async with asyncio.timeout(within):
-                await self._driver.add_flow(parts)
-        except Exception as error:  # noqa: BLE001 - said; added with the next, and charts can do without
-            self._telemetry.flow.give_back(parts)
+                for batch in filter(None, (flow.take() for _ in range(batches))):
+                    await self._driver.add_flow(batch)
+                    flow.added(batch)
+        except Exception as error:  # noqa: BLE001 - said; the same batch is added again, and charts can do without
             self._telemetry.store_call_failed("add_flow", error)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -7,14 +8,17 @@ from typing import Any
 import pytest
 
 from app.domain.edit import JobPatch
+from app.domain.errors import error_classes
 from app.domain.job import JobId
-from app.domain.outcome import Completed, DeadLettered, ErrorInfo
+from app.domain.ledger import CAUSE_DRAIN
+from app.domain.outcome import Completed, DeadLettered, ErrorInfo, Interrupted, Retried
 from app.domain.snapshot import JobCount
 from app.domain.state import DeadReason, State
 from app.drivers.reading import ListQuery
+from tests.conformance.endings import crashed_too_often, expired, past_deadline, past_deadline_while_suspended
 from tests.support.drivers import DriverEnv, new_id, new_job
 
-MINUTE = timedelta(minutes=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 async def _ids(env: DriverEnv, **wanted: Any) -> set[JobId]:
@@ -120,6 +124,45 @@ async def test_jobs_are_found_by_where_they_stand(env: DriverEnv) -> None:
     assert await _ids(env, finished_after=start + MINUTE) == {done.token.job_id}
     assert await _ids(env, finished_before=start + MINUTE) == {broken.token.job_id}
     assert await _ids(env, finished_after=start, tenant="other") == set()
+
+
+async def test_jobs_are_found_by_every_code_that_they_show(env: DriverEnv) -> None:
+    """Also by those of ends that no attempt has: what a job shows is what it is found by, in every driver."""
+    worker, shown = await env.register(), defaultdict[str, set[JobId]](set)
+    for code in (*error_classes(), "shop.unknown"):
+        held = await env.running(worker)
+        error = ErrorInfo(type="ValueError", message="no", code=code, traceback="")
+        await env.close_attempt(held.token, DeadLettered(error=error, reason=DeadReason.TERMINAL))
+    for end in (expired, past_deadline, past_deadline_while_suspended, crashed_too_often, past_deadline_after_failures):
+        await end(env, {})
+    for item in (await env.driver.list(ListQuery(limit=200))).items:
+        assert item.error is not None
+        shown[item.error.code or ""].add(item.id)
+    assert (len(shown["JOB_EXPIRED"]), len(shown["JOB_TIMEOUT"]), len(shown["CRASHED_TOO_OFTEN"])) == (2, 4, 2)
+    assert await _ids(env, error_code="shop.other") == set()
+    for code, ids in shown.items():
+        assert await _ids(env, error_code=code) == ids, code
+        assert await _ids(env, error_code=code, queue="elsewhere") == set()
+    timed_out = sorted(shown["JOB_TIMEOUT"], reverse=True)
+    page = await env.driver.list(ListQuery(error_code="JOB_TIMEOUT", limit=3))
+    assert [item.id for item in page.items] == timed_out[:3]
+    last = await env.driver.list(ListQuery(error_code="JOB_TIMEOUT", limit=3, before=page.next_after))
+    assert [item.id for item in last.items] == timed_out[3:]
+    back = await env.driver.list(ListQuery(error_code="JOB_TIMEOUT", limit=3, after=last.newer_than))
+    assert [item.id for item in back.items] == timed_out[:3]
+
+
+async def past_deadline_after_failures(env: DriverEnv, fields: dict[str, Any]) -> JobId:
+    """End one while it waits whose attempts failed with the same code, and then were interrupted with no error."""
+    token = (await env.running(**{"deadline": HOUR, **fields})).token
+    error = ErrorInfo(type="JobTimeout", message="no", code="JOB_TIMEOUT", traceback="")
+    await env.close_attempt(token, Retried(error=error, delay=timedelta()))
+    await env.driver.promote()
+    again = await env.claim_one(await env.register())
+    await env.close_attempt(again.token, Interrupted(cause=CAUSE_DRAIN))
+    await env.advance(2 * HOUR)
+    assert len(await env.driver.expire()) == 1
+    return token.job_id
 
 
 async def test_an_error_that_a_later_end_has_cleared_is_not_found(env: DriverEnv) -> None:

@@ -49,6 +49,7 @@ SOURCES = {
     "tenant's": list_sources.TENANT,
     "worker's": list_sources.WORKER,
     "failed": list_sources.ERROR,
+    "failed or expired": list_sources.ERROR_OR_END,
     "tagged": list_sources.tagged("$10", 1),
     "tagged somehow": list_sources.tagged("$10", 3),
     "wholly tagged": list_sources.one_tag(2),
@@ -57,6 +58,7 @@ COUNTS = {
     "newest": ("newest", ListQuery(name="demo.job")),
     "done": ("done", ListQuery(states=frozenset({State.DONE}))),
     "live by tag": ("tagged", ListQuery(states=LIVE, tags_any=("eu",))),
+    "expired": ("failed or expired", ListQuery(error_code="JOB_EXPIRED")),
     "failed": ("failed", ListQuery(error_code="MAILBOX", finished_after=datetime.now(UTC), worker_id=WorkerId(1))),
 }
 _PLACE = Place(datetime.now(UTC), JobId(UUID(int=1)))
@@ -110,6 +112,8 @@ BESIDE = {
     "audit of a target": audit._OF_TARGET,
     "audit of an actor": audit._OF_ACTOR,
 }
+# Of these the candidates themselves are sorted, as many as a page may look at.
+SEVERAL = {"live", "tagged somehow", "failed or expired"}
 # Read from end to end on purpose: what runs in the whole fleet is little.
 SWEEP = {"running"}
 
@@ -124,7 +128,7 @@ async def test_a_sweep_reads_running_jobs_and_no_other_growing_table(session: An
     assert _scanned(await plan(session, sql)) <= SWEEP
 
 
-@pytest.mark.parametrize("verb", [f"{named} jobs" for named in SOURCES if named not in {"live", "tagged somehow"}])
+@pytest.mark.parametrize("verb", [f"{named} jobs" for named in SOURCES if named not in SEVERAL])
 async def test_a_page_is_read_in_order_without_sorting(session: Any, verb: str) -> None:
     """A sort would first look at every candidate; only the page itself may be sorted."""
     sorts = [node for node in await plan(session, BESIDE[verb]) if "Sort" in node["Node Type"]]

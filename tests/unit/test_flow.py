@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from app.domain.flow import ATTEMPT_BUCKETS, WAIT_BUCKETS, FlowOutcome, Tally, quantile
+from app.domain.errors import DriverUnavailable
+from app.domain.flow import ATTEMPT_BUCKETS, TIERS, WAIT_BUCKETS, FlowBatch, FlowOutcome, FlowQuery, Tally, quantile
+from app.drivers.memory.driver import MemoryDriver
 from app.observability.flow import FlowMeter
 from app.observability.metrics import Metrics
+from app.observability.probe import Probe
+from app.observability.telemetry import Telemetry
+from app.worker.tally import TallyKeeper
 
 
 @pytest.mark.parametrize(
@@ -33,7 +40,9 @@ def test_what_was_counted_is_given_once() -> None:
     kind.wait_seconds.observe(0.004)
     kind.attempt_seconds.observe(0.3)
     metrics.interrupted.labels(job="demo.job", queue="mail").inc(2)
-    (part,) = meter.take()
+    first = meter.take()
+    assert first is not None
+    (part,) = first.parts
     assert (part.name, part.queue) == ("demo.job", "mail")
     assert {outcome: part.tally.of(outcome) for outcome in FlowOutcome if part.tally.of(outcome)} == {
         FlowOutcome.OK: 1,
@@ -41,15 +50,45 @@ def test_what_was_counted_is_given_once() -> None:
     }
     assert part.tally.waits[0] == sum(part.tally.waits) == 1
     assert part.tally.runs[ATTEMPT_BUCKETS.index(0.5)] == sum(part.tally.runs) == 1
-    assert meter.take() == ()
     kind.counted("dead")
-    meter.give_back([part])
-    (again,) = meter.take()
-    assert again.tally == part.tally + Tally(counts=(0, 0, 1, 0, 0, 0))
-    assert meter.take() == ()
+    assert meter.take() == first, "it is not known to be added"
+    meter.added(first)
+    second = meter.take()
+    assert second is not None
+    assert second.id != first.id
+    assert [part.tally for part in second.parts] == [Tally(counts=(0, 0, 1, 0, 0, 0))]
+    meter.added(first)
+    assert meter.take() == second
+    meter.added(second)
+    assert meter.take() is None
 
 
 def test_every_bucket_has_a_place() -> None:
     assert len(Tally().waits) == len(WAIT_BUCKETS) + 1
     assert len(Tally().runs) == len(ATTEMPT_BUCKETS) + 1
     assert Tally().is_empty
+
+
+async def test_a_lost_reply_counts_nothing_twice_and_loses_nothing() -> None:
+    class Cut(MemoryDriver):
+        """Loses the reply to the first batch."""
+
+        replies = 0
+
+        async def add_flow(self, batch: FlowBatch) -> None:
+            await super().add_flow(batch)
+            self.replies += 1
+            if self.replies == 1:
+                raise DriverUnavailable("the reply was lost", fix="again")
+
+    driver, telemetry = Cut(), Telemetry(metrics=Metrics())
+    probe = Probe(telemetry)
+    keeper = TallyKeeper(driver=driver, telemetry=telemetry, roll=lambda: 0.0)
+    kind = telemetry.metrics.kind("demo.job", "mail")
+    kind.counted("ok")
+    await keeper.end()
+    assert len(probe.of("store.call_failed")) == 1
+    kind.counted("dead")
+    await keeper.end()
+    points = await driver.flow(FlowQuery(tier=TIERS[2], since=datetime(2000, 1, 1, tzinfo=UTC)))
+    assert [point.tally.counts for point in points] == [(1, 0, 1, 0, 0, 0)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from datetime import datetime
 
-from ...domain.flow import TIERS, FlowKind, FlowPart, FlowPoint, FlowQuery, Tally
+from ...domain.flow import TIERS, FlowBatch, FlowKind, FlowPoint, FlowQuery, Tally
 from ..flow import FlowStore
 from .store import Store
 
@@ -16,13 +15,16 @@ class MemoryFlow:
 
     _store: Store
 
-    async def add_flow(self, parts: Sequence[FlowPart]) -> None:
+    async def add_flow(self, batch: FlowBatch) -> None:
         """Add counts."""
         with self._store.statement() as now:
-            rows = self._store.flow
+            rows, added = self._store.flow, self._store.flow_added
+            if batch.id in added:
+                return
+            added.append(batch.id)
             for tier in TIERS:
                 at = datetime.fromtimestamp(now.timestamp() // tier.number * tier.number, tz=now.tzinfo)
-                for part in parts:
+                for part in batch.parts:
                     key = (tier.number, at, part.name, part.queue)
                     rows[key] = rows.get(key, Tally()) + part.tally
                 for old in [key for key in rows if key[0] == tier.number and key[1] < now - tier.kept]:

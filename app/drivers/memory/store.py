@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +29,7 @@ from ...domain.retention import Chore
 from ...domain.snapshot import AttemptView, JobTypeDoc
 from ...domain.state import State, is_legal
 from ...domain.webhook import DeliveryId
+from ..flow import BATCHES_KNOWN
 from ..protocol import Wake
 from .bell import Bell
 from .bulk_rows import Operation
@@ -80,6 +81,7 @@ class Store:
         self.audit: list[AuditView] = []
         self.requests: dict[RequestId, Asked] = {}
         self.flow: dict[tuple[int, datetime, str, str], Tally] = {}
+        self.flow_added = deque[UUID](maxlen=BATCHES_KNOWN)
         self.runs = Runs()
         self.rests: dict[Chore, Rest] = {}
         self.bulk: dict[BulkId, Operation] = {}

@@ -6,12 +6,13 @@ about is looked at: a candidate of a bucket is in its state already.
 
 from __future__ import annotations
 
+from ...domain.ledger import CODES_OF_ENDS
 from ...domain.snapshot import JobCount
 from ...domain.state import TERMINAL, State
 from ..reading import MOST_COUNTED, ListQuery
 from .buckets import CODE_OF, FIRST_RANK
 from .database import Database
-from .list_sources import BIND_TYPES, SCANNED, Source, choose
+from .list_sources import BIND_TYPES, END_OF_CODE, SCANNED, Source, choose
 from .listing import ENVELOPE, binds_of, floor_of, over
 from .tenant_wall import behind
 
@@ -31,6 +32,8 @@ _ENDED = """select from outlast.finished t where t.job_id = e.id
       and ($14::timestamptz is null or t.finished_at >= $14) and ($15::timestamptz is null or t.finished_at < $15)"""
 _RUN_AT = "coalesce((select t.due_at from outlast.waiting t where t.job_id = e.id), e.run_at)"
 _DONE = f"select from outlast.finished t where t.job_id = e.id and t.state = {CODE_OF[State.DONE]}"
+_ENDED_SO = f"""select from outlast.finished t where t.job_id = e.id and t.state = {CODE_OF[State.DEAD]}
+      and t.reason = {END_OF_CODE}"""
 
 _KNOWN = "s.word = any($6)"
 
@@ -40,8 +43,9 @@ select (select count(*) from (select from (<candidates>) s{ENVELOPE}<standing> l
   b.floor is not null or (select count(*) from (<candidates>) s) = $2 as is_cut
 from (select {BIND_TYPES}, $20::uuid as floor) b"""  # noqa: S608  our own
 _LAST_ATTEMPT = """
-  cross join lateral (
-    select a.error_code, a.number from outlast.attempt a where a.job_id = e.id order by a.number desc limit 1) a"""
+  left join lateral (
+    select a.error_type, a.error_code, a.number from outlast.attempt a where a.job_id = e.id
+    order by a.number desc limit 1) a on true"""
 
 
 async def count_jobs(db: Database, query: ListQuery) -> JobCount:
@@ -71,11 +75,18 @@ def count_sql(query: ListQuery, source: Source) -> str:
     if query.worker_id is not None:
         fits.append(_is_there(_RUNS))
     if query.error_code is not None:
-        fits += ["a.error_code = $17", f"{_is_there(_DONE)} is not true"]
+        fits.append(_failed_so(query.error_code))
     elif fits[1:] == [_KNOWN] and not query.needs_envelope:
         return _COUNT.replace(ENVELOPE, "").replace("<standing>", f" where {_KNOWN}")
     attempt = "" if query.error_code is None else _LAST_ATTEMPT
     return _COUNT.replace("<standing>", f"{attempt}\n  where {' and '.join(fits)}")
+
+
+def _failed_so(code: str) -> str:
+    of_attempt = f"(a.error_code = $17 and {_is_there(_DONE)} is not true)"
+    if code not in CODES_OF_ENDS:
+        return of_attempt
+    return f"({of_attempt} or (a.error_type is null and {_is_there(_ENDED_SO)}))"
 
 
 def _in_any(states: frozenset[State]) -> str:

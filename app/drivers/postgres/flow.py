@@ -1,15 +1,21 @@
 """What attempts came to over time: stretches of a minute, a quarter and an hour, added to by workers.
 
 Every worker adds to the same rows, in the order of their keys. As many rows are read for a chart as it has points for
-each job type, however many jobs there were. The table stands apart from all others.
+each job type, however many jobs there were. The table stands apart from all others. Of a commit whose reply was lost
+the server is asked what became of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from uuid import UUID
 
-from ...domain.flow import OUTCOMES, TIERS, FlowKind, FlowPart, FlowPoint, FlowQuery, Tally
-from ..flow import FlowStore
+import asyncpg
+
+from ...domain.errors import DriverUnavailable
+from ...domain.flow import OUTCOMES, TIERS, FlowBatch, FlowKind, FlowPoint, FlowQuery, Tally
+from ..flow import BATCHES_KNOWN, FlowStore
 from .database import Database, Raw, Row
 
 _WIDTHS = {"counts": len(OUTCOMES), "waits": len(Tally().waits), "runs": len(Tally().runs)}
@@ -31,7 +37,9 @@ select t.tier, to_timestamp(floor(extract(epoch from outlast.clock()) / t.tier) 
 from unnest($1::int[]) t(tier)
 cross join unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) p(name, queue, counts, waits, runs)
 order by t.tier, p.name, p.queue
-on conflict (tier, at, name, queue) do update set {", ".join(_added(column) for column in _WIDTHS)}"""  # noqa: S608  our own
+on conflict (tier, at, name, queue) do update set {", ".join(_added(column) for column in _WIDTHS)}
+returning pg_current_xact_id()::text"""  # noqa: S608  our own
+_WHAT_BECAME = "select pg_xact_status($1::text::xid8)"
 _FORGET = """
 delete from outlast.flow f using unnest($1::int[], $2::interval[]) t(tier, kept)
 where f.tier = t.tier and f.at < outlast.clock() - t.kept"""
@@ -48,19 +56,29 @@ class PostgresFlow:
 
     _db: Database
 
-    async def add_flow(self, parts: Sequence[FlowPart]) -> None:
+    @cached_property
+    def _tried(self) -> dict[UUID, str]:
+        """Give the transactions in which the last batches were added, or were to be: a lost reply is looked up."""
+        return {}
+
+    async def add_flow(self, batch: FlowBatch) -> None:
         """Add counts."""
+        parts, tried = batch.parts, self._tried
         columns = [[part.name for part in parts], [part.queue for part in parts]]
         columns += [[_literal(part.tally.counts) for part in parts], [_literal(part.tally.waits) for part in parts]]
         columns.append([_literal(part.tally.runs) for part in parts])
         numbers, kept = [tier.number for tier in TIERS], [tier.kept for tier in TIERS]
 
         async def add(conn: Raw) -> None:
+            if batch.id in tried and await _is_committed(conn, tried[batch.id]):
+                return
             async with conn.transaction():
-                await conn.execute(self._db.in_schema(_ADD), numbers, *columns)
+                tried[batch.id] = await conn.fetchval(self._db.in_schema(_ADD), numbers, *columns)
                 await conn.execute(self._db.in_schema(_FORGET), numbers, kept)
 
         await self._db.run(add)
+        while len(tried) > BATCHES_KNOWN:
+            del tried[next(iter(tried))]
 
     async def flow(self, query: FlowQuery) -> tuple[FlowPoint, ...]:
         """Give stretches in order."""
@@ -73,6 +91,21 @@ class PostgresFlow:
     async def _fetch(self, sql: str, query: FlowQuery) -> list[Row]:
         binds = (query.tier.number, query.since, query.name, query.queue)
         return await self._db.run(lambda conn: conn.fetch(self._db.in_schema(sql), *binds))
+
+
+async def _is_committed(conn: Raw, xid: str) -> bool:
+    """Say what became of a transaction; of one that is too old to be known, that it was: nothing is counted twice.
+
+    Raises:
+        DriverUnavailable: the server is still at it.
+    """
+    try:
+        status = await conn.fetchval(_WHAT_BECAME, xid)
+    except asyncpg.InvalidParameterValueError:  # this server has never got there: it was restored, or took over
+        return False
+    if status == "in progress":
+        raise DriverUnavailable("the server is still at an earlier try of this batch", fix="try again in a moment")
+    return bool(status != "aborted")
 
 
 def _literal(numbers: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...domain.ledger import CODES_OF_ENDS
 from ...domain.state import TERMINAL, State
 from ..reading import ListQuery
 from .buckets import DEAD, DONE
@@ -61,6 +62,17 @@ TENANT = _envelopes(f"tenant = $5 and tenant <> '{_DEFAULT_TENANT}'")
 WORKER = Source(_bucket("running", "worker = $16"))
 _OF_ERROR = "select job_id as id, number from outlast.attempt where error_code = $17 and "
 ERROR = Source(_OF_ERROR + _below("job_id", ", number desc"), once="a.number = s.number")
+# A code that jobs show, too, that ended while they waited: no attempt has it then, and any bad end may be one of those.
+_WORDS_OF_ENDS = " ".join(f"when '{code}' then '{reason}'" for code, reason in CODES_OF_ENDS.items())
+END_OF_CODE = f"(case $17::text {_WORDS_OF_ENDS} end)"
+_OF_END = f"select job_id as id, 0 as number from outlast.finished where state <> {DONE} and "  # noqa: S608  our own
+ERROR_OR_END = Source(
+    f"select id, number from (({ERROR.sql}) union all ({_OF_END + _below('job_id')})) u"  # noqa: S608  our own
+    " order by id desc, number desc limit $2",
+    once="""s.number = coalesce((
+      select x.number from outlast.attempt x where x.error_code = $17 and x.job_id = e.id
+      order by x.number desc limit 1), 0)""",
+)
 _END_WORD = f"case state when {DONE} then '{State.DONE}' when {DEAD} then '{State.DEAD}' else '{State.CANCELLED}' end"
 ENDED = _bucket("finished", word=_END_WORD)
 ENDED_BADLY = _bucket("finished", f"state <> {DONE}", word=_END_WORD)
@@ -144,7 +156,10 @@ _NARROW: tuple[tuple[Callable[[ListQuery], bool], Callable[[ListQuery], Source]]
     (lambda query: query.key is not None, lambda _: KEY),
     (lambda query: query.worker_id is not None, lambda _: WORKER),
     (lambda query: query.parent_id is not None, lambda _: CHILDREN),
-    (lambda query: query.error_code is not None, lambda _: ERROR),
+    (
+        lambda query: query.error_code is not None,
+        lambda query: ERROR_OR_END if query.error_code in CODES_OF_ENDS else ERROR,
+    ),
     (lambda query: bool(query.tags_any), lambda query: tagged("$10", len(query.tags_any))),
     (lambda query: query.tenant not in {None, _DEFAULT_TENANT}, lambda _: TENANT),
 )

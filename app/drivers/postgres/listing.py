@@ -17,7 +17,7 @@ from ..reading import ListQuery, newer_than, not_newer_than
 from .buckets import DEAD, DONE, TOKEN
 from .database import Database
 from .describe import AROUND, VIEW, job_view
-from .list_sources import BIND_TYPES, SCANNED, TENANT, Source, choose, downwards
+from .list_sources import BIND_TYPES, END_OF_CODE, SCANNED, TENANT, Source, choose, downwards
 from .list_sources import upwards as turned
 from .rows import plain
 from .tenant_wall import behind
@@ -39,7 +39,8 @@ STANDS = f"""
   where ($6::text[] is null or t.state = any($6::text[]))
     and ($14::timestamptz is null or t.finished_at >= $14) and ($15::timestamptz is null or t.finished_at < $15)
     and ($16::int is null or (t.worker = $16 and t.state = '{State.RUNNING}'))
-    and ($17::text is null or (a.error_code = $17 and t.state <> '{State.DONE}'))
+    and ($17::text is null or (a.error_code = $17 and t.state <> '{State.DONE}')
+      or (a.error_type is null and t.state = '{State.DEAD}' and t.reason = {END_OF_CODE}))
     and ($18::timestamptz is null or coalesce(t.due_at, e.run_at) >= $18)
     and ($19::timestamptz is null or coalesce(t.due_at, e.run_at) < $19) and <once>"""
 
