@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 _INTERRUPTED = 130
 _JOBS = "jobs"
-_STAYED = {"key_taken": "has an idempotency key that another job holds in the target"}
 
 
 def move(
@@ -44,6 +43,7 @@ def move(
     db: Annotated[str | None, typer.Option("--db", help="Database address; OUTLAST_DATABASE_URL without it.")] = None,
 ) -> None:
     """Move ready and delayed jobs to another database, each exactly once; running, suspended and held ones stay."""
+    from ..domain.moving import REFUSED
 
     async def work(control: MoveControl) -> tuple[MoveCount, Counter[str], bool]:
         counted = await control.count(queue)
@@ -58,7 +58,7 @@ def move(
     if is_cut:
         say("stopped; the same command again goes on with what is left")
         raise typer.Exit(_INTERRUPTED)
-    if came["key_taken"]:
+    if any(came[verdict.value] for verdict in REFUSED):
         raise typer.Exit(FAILURE)
 
 
@@ -122,14 +122,15 @@ def _shown(address: str) -> str:
 
 
 def _print(counted: MoveCount, came: Counter[str], *, dry_run: bool, is_cut: bool, as_json: bool) -> None:
-    from ..domain.moving import WHY, Stays
+    from ..domain.moving import WHY, WHY_REFUSED, Stays
 
+    whys = {word.value: why for word, why in (*WHY.items(), *WHY_REFUSED.items())}
     counts: dict[str, dict[str, int]] = {
         "found": {state.value: count for state, count in counted.going.items()} | {"on_the_way": counted.on_the_way},
         "moved": {word: came[word] for word in ("moved", "there")},
         "stayed": {state.value: count for state, count in counted.staying.items()}
         | {why.value: came[why.value] for why in Stays}
-        | {"key_taken": came["key_taken"]},
+        | {verdict.value: came[verdict.value] for verdict in WHY_REFUSED},
     }
     if as_json:
         from ..control.render import render
@@ -141,7 +142,6 @@ def _print(counted: MoveCount, came: Counter[str], *, dry_run: bool, is_cut: boo
             print(f"{part} {word:<12} {count}")
     for word, count in counts["stayed"].items():
         if count:
-            why = WHY[Stays(word)] if word in set(Stays) else _STAYED.get(word, "")
-            print(f"stays {word:<12} {count}" + (f"  each {why}" if why else ""))
+            print(f"stays {word:<12} {count}" + (f"  each {whys[word]}" if word in whys else ""))
     if dry_run:
         say("nothing was moved: this was a dry run")

@@ -8,13 +8,12 @@ Called by the command line.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import DriverVolatile, NotImplementedYet, RequestInvalid
-from ..domain.moving import STAYING, Bucket, MoveCount, Moving, Verdict
+from ..domain.moving import REFUSED, STAYING, Bucket, MoveCount, Verdict
 from ..domain.state import State
 from ..drivers.moving import MoveStore, moves_of
 from ..drivers.protocol import JobDriver
@@ -34,7 +33,7 @@ class MoveStep:
     @property
     def arrived(self) -> int:
         """Give how many jobs are in the target now that were not known to be."""
-        return sum(count for verdict, count in self.verdicts.items() if verdict is not Verdict.KEY_TAKEN)
+        return sum(count for verdict, count in self.verdicts.items() if verdict not in REFUSED)
 
 
 class MoveControl:
@@ -107,10 +106,10 @@ class MoveControl:
         """Bring what is on its way to its end."""
         while jobs := await source.left(target, batch=batch):
             verdicts = await self._moves(self._target).receive(jobs, audit=audit)
-            refused = _with(jobs, verdicts, Verdict.KEY_TAKEN)
+            refused = [job.id for job in jobs if verdicts[job.id] in REFUSED]
             if refused:
                 await source.give_back(refused)
-            await source.close_moves([job.id for job in jobs if verdicts[job.id] is not Verdict.KEY_TAKEN])
+            await source.close_moves([job.id for job in jobs if verdicts[job.id] not in REFUSED])
             yield MoveStep(verdicts=Counter(verdicts.values()))
 
     def _moves(self, driver: JobDriver) -> MoveStore:
@@ -137,7 +136,3 @@ def _entry(by: Acting, word: str, address: str, queue: str | None) -> AuditEntry
     if entry is None:
         raise AssertionError("somebody acts")
     return entry
-
-
-def _with(jobs: Sequence[Moving], verdicts: Mapping[UUID, Verdict], verdict: Verdict) -> list[UUID]:
-    return [job.id for job in jobs if verdicts[job.id] is verdict]

@@ -6,7 +6,7 @@ a job that it was sent before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from uuid import UUID
 
 from .job import JobId
 from .state import State
+from .webhook import Callback, WebhookId
+from .webhook_address import is_same_origin
 
 
 class Bucket(StrEnum):
@@ -31,6 +33,7 @@ class Stays(StrEnum):
     HANDED = "handed"
     WAITS = "waits"
     CALLED = "called"
+    CARRIES = "carries"
 
 
 WHY = {
@@ -38,6 +41,7 @@ WHY = {
     Stays.HANDED: "is kept for workers of the code version that it began with",
     Stays.WAITS: "waits here for an event, a time or another job as well",
     Stays.CALLED: "is waited for by a run that stays here",
+    Stays.CARRIES: "carries a delivery of a webhook of this database",
 }
 STAYING = (State.RUNNING, State.SUSPENDED, State.HELD)
 
@@ -48,6 +52,15 @@ class Verdict(StrEnum):
     MOVED = "moved"
     THERE = "there"  # it has a job of that id
     KEY_TAKEN = "key_taken"  # another job has its idempotency key there, within its window
+    NO_WEBHOOK = "no_webhook"  # no webhook there is the one that its callback names here
+
+
+# With these the target has not stored the job, and it goes back to where it was.
+REFUSED = frozenset({Verdict.KEY_TAKEN, Verdict.NO_WEBHOOK})
+WHY_REFUSED = {
+    Verdict.KEY_TAKEN: "has an idempotency key that another job holds in the target",
+    Verdict.NO_WEBHOOK: "calls back a webhook whose label none has in the target: make one there, and move again",
+}
 
 
 class Moving(NamedTuple):
@@ -78,3 +91,30 @@ class MoveCount:
     going: Mapping[State, int]
     staying: Mapping[State, int]
     on_the_way: int
+
+
+class Receiver(NamedTuple):
+    """A webhook as a move tells it from others of its tenant. Ids and secrets are a database's own."""
+
+    id: str
+    label: str
+    url: str
+
+
+def callback_there(callback: str, was: Receiver | None, there: Sequence[Receiver]) -> str | None:
+    """Give a job's callback for the store it goes to: the webhook of the same label, of several that of the same URL.
+
+    One that has the webhook's own id is as it was, and so is one whose webhook is gone: nobody would be told here
+    either. None without a webhook that could be told.
+    """
+    asked = Callback.of(callback)
+    if was is None or any(one.id == asked.webhook for one in there):
+        return callback
+    alike = [one for one in there if one.label == was.label]
+    if asked.url is not None:
+        alike = [one for one in alike if is_same_origin(asked.url, one.url)]
+    if len(alike) > 1:
+        alike = [one for one in alike if one.url == was.url]
+    if len(alike) != 1:
+        return None
+    return Callback(webhook=WebhookId(alike[0].id), url=asked.url, ends=asked.ends).text()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from app.domain.moving import REFUSED, Stays
 from tests.process.conftest import Outlast
 from tests.support.made import new_job
 from tests.support.source import CHECKOUT
@@ -61,7 +62,9 @@ def test_jobs_are_counted_and_moved_when_that_is_said(cli: Outlast, database_url
         "is_complete": True,
         "found": {"ready": 5, "delayed": 0, "on_the_way": 0},
         "moved": {"moved": 5, "there": 0},
-        "stayed": dict.fromkeys(("running", "suspended", "held", "slots", "handed", "waits", "called", "key_taken"), 0),
+        "stayed": dict.fromkeys(
+            ("running", "suspended", "held", *(why.value for why in Stays), *(verdict.value for verdict in REFUSED)), 0
+        ),
     }
     rest = cli("jobs", "move", "--to", target, "--reason", "a bigger machine")
     assert rest.out.split() == ["moved", "moved", "5", "moved", "there", "0"]

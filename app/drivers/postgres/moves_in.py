@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...domain.audit import AuditEntry
@@ -19,6 +19,7 @@ from ...domain.moving import Moving, Verdict
 from ..protocol import Wake
 from .audit import keep
 from .database import Database, Raw, Row
+from .moves_callbacks import told_here
 from .names import name_ids
 from .notify import notify
 from .rows import plain
@@ -49,16 +50,18 @@ def _records(table: str, part: str) -> str:
     return f"from d join j on j.id = d.job_id {_RECORDS.format(table=table, part=part)}"
 
 
-# `$4`: the jobs come back to where they were.
+# `$4`: the jobs come back to where they were. `$5`: callbacks that are not as they were there.
 STORE = f"""
 with d as materialized (
-  select u.ord, u.job_id, u.name_id, u.doc::json as doc
-  from unnest($1::uuid[], $2::int[], $3::text[]) with ordinality u(job_id, name_id, doc, ord)),
+  select u.ord, u.job_id, u.name_id, u.doc::json as doc, u.callback
+  from unnest($1::uuid[], $2::int[], $3::text[], $5::text[]) with ordinality u(job_id, name_id, doc, callback, ord)),
 j as (
   insert into outlast.job select (e.r).* from (
     select json_populate_record(
       json_populate_record(null::outlast.job, d.doc -> 'job'),
-      json_build_object('name_id', d.name_id, 'seq', null)) as r
+      json_build_object(
+        'name_id', d.name_id, 'seq', null,
+        'callback', coalesce(d.callback, d.doc -> 'job' ->> 'callback'))) as r
     from d order by d.ord offset 0) e
   on conflict (id) do nothing returning id, created_at),
 k as materialized (
@@ -114,16 +117,20 @@ async def receive(db: Database, jobs: Sequence[Moving], *, audit: AuditEntry | N
         async with looking(conn):
             rows = await conn.fetch(db.in_schema(REMEMBER), [job.id for job in jobs], [job.job_id for job in jobs])
             new = {plain(row["source_id"]) for row in rows}
-            refused = await _take_keys(db, conn, [job for job in jobs if job.id in new])
+            brought = {job.id: json.loads(job.document) for job in jobs if job.id in new}
+            told = await told_here(db, conn, brought)
+            untold = dict.fromkeys(told.unknown, Verdict.NO_WEBHOOK)
+            taken = await _take_keys(db, conn, [_key_of(move, brought[move]) for move in new - told.unknown])
+            refused = untold | dict.fromkeys(taken, Verdict.KEY_TAKEN)
             if refused:
                 await conn.execute(db.in_schema(FORGET), sorted(refused))
-            fresh = [job for job in jobs if job.id in new - refused]
-            stored = await _store(db, conn, fresh, names, is_back=False)
+            fresh = [job for job in jobs if job.id in new - refused.keys()]
+            stored = await _store(db, conn, fresh, names, told.callbacks, is_back=False)
             if stored:
                 await keep(db, conn, audit)
         verdicts = dict.fromkeys((job.id for job in jobs), Verdict.MOVED)
         verdicts |= {job.id: Verdict.THERE for job in fresh if job.job_id not in stored}
-        return verdicts | dict.fromkeys(refused, Verdict.KEY_TAKEN)
+        return verdicts | refused
 
     verdicts = await db.run(once)
     await notify(db, Wake.READY, Wake.DELAYED)
@@ -137,7 +144,7 @@ async def give_back(db: Database, moves: Sequence[UUID]) -> int:
         async with looking(conn):
             rows = await conn.fetch(db.in_schema(_TAKE_BACK), list(moves))
             jobs = [_moving(row) for row in sorted(rows, key=lambda row: int(row["seq"]))]
-            await _store(db, conn, jobs, names, is_back=True)
+            await _store(db, conn, jobs, names, {}, is_back=True)
         return len(jobs)
 
     names = await _names_of(db, moves)
@@ -152,9 +159,9 @@ async def _names_of(db: Database, moves: Sequence[UUID]) -> dict[str, int]:
     return await name_ids(db, {row["name"] for row in rows})
 
 
-async def _take_keys(db: Database, conn: Raw, jobs: Sequence[Moving]) -> set[UUID]:
+async def _take_keys(db: Database, conn: Raw, brought: Sequence[_Key | None]) -> set[UUID]:
     """Win the keys of jobs; gives the moves whose key another job has."""
-    keys = [key for key in map(_key_of, jobs) if key is not None]
+    keys = [key for key in brought if key is not None]
     if not keys:
         return set()
     columns = ([key.hash for key in keys], [key.job_id for key in keys], [key.fp for key in keys])
@@ -164,25 +171,30 @@ async def _take_keys(db: Database, conn: Raw, jobs: Sequence[Moving]) -> set[UUI
 
 
 async def _store(
-    db: Database, conn: Raw, jobs: Sequence[Moving], names: Mapping[str, int], *, is_back: bool
+    db: Database,
+    conn: Raw,
+    jobs: Sequence[Moving],
+    names: Mapping[str, int],
+    callbacks: Mapping[UUID, str | None],
+    *,
+    is_back: bool,
 ) -> set[UUID]:
     """Store jobs with all their rows; gives the ids of those that were not there."""
     if not jobs:
         return set()
     columns = ([job.job_id for job in jobs], [names[job.name] for job in jobs], [job.document for job in jobs])
-    rows = await conn.fetch(db.in_schema(STORE), *columns, is_back)
+    rows = await conn.fetch(db.in_schema(STORE), *columns, is_back, [callbacks.get(job.id) for job in jobs])
     return {plain(row["id"]) for row in rows}
 
 
-def _key_of(job: Moving) -> _Key | None:
-    document = json.loads(job.document)
+def _key_of(move: UUID, document: Mapping[str, Any]) -> _Key | None:
     envelope = document["job"]
     if envelope["key_hash"] is None:
         return None
     ends = document["key_expires_at"]
     return _Key(
-        move=job.id,
-        job_id=job.job_id,
+        move=move,
+        job_id=UUID(envelope["id"]),
         hash=UUID(envelope["key_hash"]),
         fp=envelope["fp"],
         expires_at=None if ends is None else datetime.fromisoformat(ends),

@@ -16,6 +16,7 @@ from ...domain.errors import JobStateConflict
 from ...domain.job import JobId
 from ...domain.moving import Bucket, Moving, Stays, Taken
 from ...domain.outbox import SOURCE_KEPT
+from ...domain.webhook import CARRIER
 from .audit import keep
 from .database import Database, Raw, Row
 from .keys import END_KEYS
@@ -27,7 +28,7 @@ DELIVERED_WITHIN = SOURCE_KEPT - timedelta(days=1)
 
 IDENTITY = "select (select system_identifier from pg_control_system())::text || '/' || current_database()"
 
-_CARRIED = "t.ctid, t.job_id, t.queue, t.rank, t.attempt, t.claim_no, t.crashes, t.interrupts"
+_CARRIED = "t.ctid, t.job_id, t.name_id, t.queue, t.rank, t.attempt, t.claim_no, t.crashes, t.interrupts"
 
 
 class _Place(NamedTuple):
@@ -80,13 +81,19 @@ s as materialized (
     when (select true from outlast.slot x where x.job_id = t.job_id limit 1) then '{Stays.SLOTS}'
     when (select true from outlast.handed x where x.job_id = t.job_id) then '{Stays.HANDED}'
     when (select true from outlast.wait x where x.job_id = t.job_id limit 1) then '{Stays.WAITS}'
-    when (select true from outlast.wait x where x.child_id = t.job_id limit 1) then '{Stays.CALLED}' end as stays
+    when (select true from outlast.wait x where x.child_id = t.job_id limit 1) then '{Stays.CALLED}'
+    when t.name_id = (select n.id from outlast.job_name n where n.name = '{CARRIER}') then '{Stays.CARRIES}'
+    end as stays
   from t),
 g as materialized (select * from s where stays is null),
 d as (delete from outlast.{{table}} where ctid = any(array(select ctid from g))),
 e as (delete from outlast.job where id = any(array(select job_id from g)) returning *),
 j as materialized (
-  select e.id as job_id, coalesce(e.run_id, e.id) as run_id, e.key_hash, e.name_id, row_to_json(e) as doc from e),
+  select e.id as job_id, coalesce(e.run_id, e.id) as run_id, e.key_hash, e.name_id, row_to_json(e) as doc,
+    case when e.callback is not null then (
+      select json_build_object('label', w.label, 'url', w.url) from outlast.webhook w
+      where w.id = e.callback::json ->> 'to' and w.tenant = e.tenant) end as webhook
+  from e),
 {_rows("st", "step", "run_id", "st.seq").strip()},
 {_rows("att", "attempt", "job_id", "att.number").strip()},
 {_rows("lin", "run_line", "job_id", "lin.seq").strip()},
@@ -95,7 +102,7 @@ j as materialized (
 m as (
   insert into outlast.moving(job_id, target, name, key_hash, document)
   select g.job_id, $1, n.name, j.key_hash, json_build_object(
-    'job', j.doc, 'token', row_to_json(g),
+    'job', j.doc, 'token', row_to_json(g), 'webhook', j.webhook,
     'key_expires_at', (select k.expires_at from outlast.live_key k where k.hash = j.key_hash and k.job_id = j.job_id),
     'steps', coalesce(sts.doc, '[]'), 'attempts', coalesce(atts.doc, '[]'), 'lines', coalesce(lins.doc, '[]'),
     'progress', coalesce(pros.doc, '[]'), 'expiries', coalesce(exps.doc, '[]'))::text
