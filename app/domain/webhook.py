@@ -19,7 +19,7 @@ from uuid import UUID
 from .errors import CallbackRefused, JobStateConflict, NotFound, RequestInvalid
 from .job import JobId
 from .state import TERMINAL, State
-from .webhook_address import is_same_origin, refuse_url
+from .webhook_address import origin_of, refuse_url
 
 WebhookId = NewType("WebhookId", str)
 DeliveryId = NewType("DeliveryId", UUID)
@@ -153,10 +153,11 @@ class Webhook:
         """
         if url is None:
             return self.url
-        if not is_same_origin(url, self.url):
+        own = origin_of(self.url)
+        if origin_of(url) != own:
             raise CallbackRefused(
                 f"the callback's address is not on the origin of webhook {self.id}",
-                fix=f"use an address with the scheme, host and port of {self.url}, or leave `url` out",
+                fix=f"use an address with the scheme, host and port of {own}, or leave `url` out",
                 pointer="/callback/url",
             )
         return url

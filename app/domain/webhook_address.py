@@ -6,6 +6,7 @@ by the verbs on webhooks and by the sender.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -18,6 +19,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 MAX_URL_CHARS = 2_048
 _PORTS = {"http": 80, "https": 443}
+_OF_USER = re.compile(r"//[^/]*@")
 # Beside what `is_global` denies: shared and translated ranges, and what carries an address of version 4 inside.
 _DENIED = tuple(
     ip_network(text)
@@ -35,6 +37,11 @@ class Origin:
     scheme: str
     host: str
     port: int
+
+    def __str__(self) -> str:
+        """Give it as an address of nothing but that: what else a webhook's has may be secret."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,4 +194,6 @@ def _is_host(host: str) -> bool:
 
 
 def _refused(url: str, what: str, fix: str) -> CallbackRefused:
-    return CallbackRefused(f"the address {url[:200]!r} {what}", fix=fix, pointer="/url")
+    # Of what may be a secret nothing is said again: it would be in a log, or on a page.
+    shown = _OF_USER.sub("//", url.partition("?")[0].partition("#")[0])
+    return CallbackRefused(f"the address {shown[:200]!r} {what}", fix=fix, pointer="/url")
