@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..domain.api_key import DEFAULT_OVERLAP, KeyView, Scope
+from ..domain.api_key import KeyView, Scope
 from ..domain.errors import RequestInvalid
+from ..domain.issued import DEFAULT_OVERLAP
 from ..domain.job import DEFAULT_TENANT
 from .acting import Reason, acting
 from .durations import instant, overlap_of, span

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..domain.issued import DEFAULT_OVERLAP
 from ..domain.job import DEFAULT_TENANT
-from ..domain.webhook import DEFAULT_OVERLAP, Delivery, Webhook, WebhookChange
+from ..domain.webhook import Delivery, Webhook, WebhookChange
 from .acting import Reason, acting
 from .durations import overlap_of
 from .jobs_print import print_rows, safe, time_of

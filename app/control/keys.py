@@ -11,20 +11,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ..domain.api_key import (
-    DEFAULT_OVERLAP,
     Identity,
     KeyId,
     KeyView,
     NewKey,
     Scope,
     check_key,
-    check_overlap,
     new_id,
     new_token,
     unknown_key,
 )
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, NotImplementedYet
+from ..domain.issued import DEFAULT_OVERLAP, check_overlap
 from ..drivers.api_keys import KeyStore
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import CallbackRefused, CursorInvalid, NotImplementedYet
+from ..domain.issued import DEFAULT_OVERLAP, check_overlap
 from ..domain.job import DEFAULT_TENANT
 from ..domain.text import read_uuid
 from ..domain.webhook import (
-    DEFAULT_OVERLAP,
     Delivery,
     DeliveryId,
     DeliveryPage,
@@ -24,7 +24,6 @@ from ..domain.webhook import (
     Webhook,
     WebhookChange,
     WebhookId,
-    check_overlap,
     check_webhook,
     new_webhook_id,
     unknown_delivery,

@@ -12,22 +12,19 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
 from .errors import Forbidden, NotFound, RequestInvalid
+from .issued import check_label, unfit
 from .job import NAME_PATTERN
 from .text import is_printable
 
 KeyId = NewType("KeyId", str)
 
-MAX_LABEL_CHARS = 100
 # Every process of the API holds all keys that are in force.
 MOST_KEYS = 10_000
-# How long a secret that was replaced goes on being taken, if nobody says.
-DEFAULT_OVERLAP = timedelta(days=1)
-MOST_OVERLAP = timedelta(days=90)
 
 _TOKEN = re.compile(r"ol_([0-9a-f]{16})_([0-9a-f]{64})")
 _NOBODYS = hashlib.sha256(b"nobody's").digest()
@@ -195,32 +192,20 @@ def opens(token: Token, known: KnownKey | None) -> bool:
     return (is_first or is_second) and known is not None
 
 
-def check_label(label: str) -> None:
-    """Raise `REQUEST_INVALID` for a label that cannot be shown on one line."""
-    if not is_printable(label, MAX_LABEL_CHARS):
-        raise _unfit("label", f"the label is not 1 to {MAX_LABEL_CHARS} printable characters", "name who uses the key")
-
-
 def check_key(key: NewKey, *, now: datetime) -> None:
     """Raise `REQUEST_INVALID` for a key that could do nothing, or stands for nothing."""
-    check_label(key.label)
+    check_label(key.label, fix="name who uses the key")
     if not key.scopes:
-        raise _unfit("scopes", "a key without a scope may do nothing", "name at least one scope")
+        raise unfit("scopes", "a key without a scope may do nothing", "name at least one scope")
     if key.queues is not None and not key.queues:
-        raise _unfit("queues", "a key for no queue may do nothing", "name queues, or leave them out for all of them")
+        raise unfit("queues", "a key for no queue may do nothing", "name queues, or leave them out for all of them")
     for queue in key.queues or ():
         if not re.fullmatch(NAME_PATTERN, queue):
-            raise _unfit("queues", f"{queue[:64]!r} is not the name of a queue", f"match {NAME_PATTERN}")
+            raise unfit("queues", f"{queue[:64]!r} is not the name of a queue", f"match {NAME_PATTERN}")
     if key.tenant is not None and not is_printable(key.tenant):
-        raise _unfit("tenant", "this is not a tenant", "give 1 to 255 printable characters")
+        raise unfit("tenant", "this is not a tenant", "give 1 to 255 printable characters")
     if key.expires_at is not None and key.expires_at <= now:
-        raise _unfit("expires_at", "the key would have expired already", "give a time to come")
-
-
-def check_overlap(overlap: timedelta) -> None:
-    """Raise `REQUEST_INVALID` for a time of two secrets that is negative or does not end."""
-    if not timedelta(0) <= overlap <= MOST_OVERLAP:
-        raise _unfit("overlap_ms", f"an overlap is between 0 and {MOST_OVERLAP.days} days", "give a time in between")
+        raise unfit("expires_at", "the key would have expired already", "give a time to come")
 
 
 def unknown_key(key_id: str) -> NotFound:
@@ -233,7 +218,3 @@ def too_many_keys() -> RequestInvalid:
     return RequestInvalid(
         f"{MOST_KEYS} API keys are in force already", fix="revoke those that nobody uses: `outlast keys list`"
     )
-
-
-def _unfit(field: str, what: str, fix: str) -> RequestInvalid:
-    return RequestInvalid(what, fix=fix, errors=[{"pointer": f"/{field}", "detail": what, "in": "body"}])

@@ -17,6 +17,7 @@ from typing import NewType
 from uuid import UUID
 
 from .errors import CallbackRefused, JobStateConflict, NotFound, RequestInvalid
+from .issued import check_label
 from .job import JobId
 from .state import TERMINAL, State
 from .webhook_address import origin_of, refuse_url
@@ -27,16 +28,12 @@ DeliveryId = NewType("DeliveryId", UUID)
 WEBHOOK_PATTERN = r"^wh_[0-9a-f]{16}$"
 # The job type that carries deliveries.
 CARRIER = "outlast.webhooks.deliver"
-MAX_LABEL_CHARS = 100
 # Of one tenant.
 MOST_WEBHOOKS = 1_000
 # Of one delivery, the newest.
 TRIES_KEPT = 50
 # How long a delivery can be seen and sent again, from the end it tells of.
 DELIVERY_KEPT = timedelta(days=30)
-# How long a secret that was replaced goes on signing, if nobody says.
-DEFAULT_OVERLAP = timedelta(days=1)
-MOST_OVERLAP = timedelta(days=90)
 
 GONE = "the receiver answered 410 Gone"
 ENDS: tuple[State, ...] = (State.DONE, State.DEAD, State.CANCELLED)
@@ -253,20 +250,10 @@ def check_webhook(label: str | None, url: str | None) -> None:
         RequestInvalid: the label is blank, too long or not printable.
         CallbackRefused: the address.
     """
-    if label is not None and (not label.strip() or len(label) > MAX_LABEL_CHARS or not label.isprintable()):
-        raise RequestInvalid(
-            f"a label is 1 to {MAX_LABEL_CHARS} printable characters", fix="name who receives it", pointer="/label"
-        )
+    if label is not None:
+        check_label(label, fix="name who receives it")
     if url is not None:
         refuse_url(url)
-
-
-def check_overlap(overlap: timedelta) -> None:
-    """Raise `REQUEST_INVALID` for a time of two secrets that is negative or does not end."""
-    if not timedelta(0) <= overlap <= MOST_OVERLAP:
-        raise RequestInvalid(
-            f"an overlap is between 0 and {MOST_OVERLAP.days} days", fix="give a time in between", pointer="/overlap_ms"
-        )
 
 
 def unknown_webhook(webhook_id: str) -> NotFound:

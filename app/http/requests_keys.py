@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ..domain.api_key import MAX_LABEL_CHARS, MOST_OVERLAP, Scope
+from ..domain.api_key import Scope
+from ..domain.issued import MAX_LABEL_CHARS, MOST_OVERLAP_MS
 from ..domain.job import NAME_PATTERN
 from .requests import PRINTABLE, Instant, Key, Strict, printable
 from .requests_actions import Reason
 
-_MOST_OVERLAP_MS = round(MOST_OVERLAP.total_seconds() * 1000)
 _MOST_QUEUES = 100
 
 
@@ -56,7 +56,7 @@ class KeyBody(Strict):
 class RotateBody(Strict):
     """The body of `POST /v1/api-keys/{id}/rotate`, which may be left out."""
 
-    overlap_ms: Annotated[int, Field(ge=0, le=_MOST_OVERLAP_MS)] = Field(
+    overlap_ms: Annotated[int, Field(ge=0, le=MOST_OVERLAP_MS)] = Field(
         default=86_400_000, description="How long the secret before goes on being taken: a day without it."
     )
     reason: Reason = None

@@ -6,13 +6,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from ..domain.webhook import MAX_LABEL_CHARS, MOST_OVERLAP
+from ..domain.issued import MAX_LABEL_CHARS, MOST_OVERLAP_MS
 from ..domain.webhook_address import MAX_URL_CHARS
 from .fields import not_null, one_or_more
 from .requests import PRINTABLE, Cursor, Key, Strict, printable, whole_number
 from .requests_actions import Reason
-
-_MOST_OVERLAP_MS = round(MOST_OVERLAP.total_seconds() * 1000)
 
 _Label = Annotated[
     str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_LABEL_CHARS, json_schema_extra=PRINTABLE)
@@ -60,7 +58,7 @@ class WebhookPatch(Strict):
 class WebhookRotateBody(Strict):
     """The body of `POST /v1/webhooks/{id}/rotate`, which may be left out."""
 
-    overlap_ms: Annotated[int, Field(ge=0, le=_MOST_OVERLAP_MS)] = Field(
+    overlap_ms: Annotated[int, Field(ge=0, le=MOST_OVERLAP_MS)] = Field(
         default=86_400_000, description="How long the secret before goes on signing as well: a day without it."
     )
     reason: Reason = None
