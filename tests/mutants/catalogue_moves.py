@@ -15,7 +15,7 @@ MOVES = (
             Mutant("take: one queue", "($2::text is null or t.queue = $2)", "($2::text is null or true)"),
             Mutant("take: what waits here", "x.job_id = t.job_id limit 1) then '{Stays.WAITS}'", "false) then 'waits'"),
             Mutant("take: what is called", "x.child_id = t.job_id limit 1) then '{Stays.CALLED}'", "false) then 'x'"),
-            Mutant("take: what carries a delivery", "where n.name = '{CARRIER}'", "where n.name = 'x'"),
+            Mutant("take: what carries a delivery", "where n.name = {_CARRIER}", "where n.name = 'x'"),
             Mutant("take: another tenant's webhook", "and w.tenant = e.tenant", ""),
             Mutant("left: what is too old", "taken_at < outlast.clock() - $3::interval", "$3::interval is null"),
         ),

@@ -28,6 +28,8 @@ DELIVERED_WITHIN = SOURCE_KEPT - timedelta(days=1)
 
 IDENTITY = "select (select system_identifier from pg_control_system())::text || '/' || current_database()"
 
+# In two parts, as the name of the schema is put in the place of what reads like ours.
+_CARRIER = f"'outlast' || '{CARRIER.removeprefix('outlast')}'"
 _CARRIED = "t.ctid, t.job_id, t.name_id, t.queue, t.rank, t.attempt, t.claim_no, t.crashes, t.interrupts"
 
 
@@ -82,7 +84,7 @@ s as materialized (
     when (select true from outlast.handed x where x.job_id = t.job_id) then '{Stays.HANDED}'
     when (select true from outlast.wait x where x.job_id = t.job_id limit 1) then '{Stays.WAITS}'
     when (select true from outlast.wait x where x.child_id = t.job_id limit 1) then '{Stays.CALLED}'
-    when t.name_id = (select n.id from outlast.job_name n where n.name = '{CARRIER}') then '{Stays.CARRIES}'
+    when t.name_id = (select n.id from outlast.job_name n where n.name = {_CARRIER}) then '{Stays.CARRIES}'
     end as stays
   from t),
 g as materialized (select * from s where stays is null),
