@@ -26,6 +26,7 @@ from ..domain.webhook import (
     WebhookId,
     check_webhook,
     new_webhook_id,
+    stale,
     unknown_delivery,
     unknown_webhook,
 )
@@ -94,7 +95,7 @@ class WebhookControl:
         webhook_id: str,
         change: WebhookChange,
         *,
-        version: int | None = None,
+        versions: frozenset[str] | None = None,
         tenant: str | None,
         by: Acting,
     ) -> Webhook:
@@ -102,13 +103,16 @@ class WebhookControl:
 
         Raises:
             NotFound: there is none to be seen.
-            PreconditionFailed: it is not in `version` any more.
+            PreconditionFailed: it is in none of the `versions`.
             CallbackRefused: the address may not be called.
         """
         self._check(change.label, change.url)
         before = await self.find(webhook_id, tenant=tenant)
         if done_before(by) is not None:
             return before
+        if versions is not None and str(before.version) not in versions:
+            raise stale(before.id)
+        version = None if versions is None else before.version
         audit = _entry(
             by,
             Action.WEBHOOK_UPDATE,

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import NewType
 from uuid import UUID
 
-from .errors import CallbackRefused, JobStateConflict, NotFound, RequestInvalid
+from .errors import CallbackRefused, JobStateConflict, NotFound, PreconditionFailed, RequestInvalid
 from .issued import check_label
 from .job import JobId
 from .state import TERMINAL, State
@@ -259,6 +259,13 @@ def check_webhook(label: str | None, url: str | None) -> None:
 def unknown_webhook(webhook_id: str) -> NotFound:
     """Give the refusal of an id that no webhook has, or another tenant's."""
     return NotFound(f"there is no webhook {webhook_id[:64]!r}", fix="list them with `outlast webhooks list`")
+
+
+def stale(webhook_id: WebhookId) -> PreconditionFailed:
+    """Give the refusal of a change to a webhook that is not what was looked at."""
+    return PreconditionFailed(
+        f"webhook {webhook_id} was changed since", fix="read it again, and send the `ETag` of that answer in `If-Match`"
+    )
 
 
 def unknown_delivery(delivery_id: object) -> NotFound:

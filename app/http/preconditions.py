@@ -1,7 +1,7 @@
-"""If-Match: what a caller says a job or a queue still is, for actions that must not meet another than was looked at.
+"""If-Match: what a caller says a job, a queue or a webhook still is, for actions that must not meet another one.
 
-Strong comparison (RFC 9110): a weak tag matches nothing. The part of an entity tag that is about progress is left out:
-it changes while a body runs, and then nothing can be changed anyway.
+Strong comparison (RFC 9110): a weak tag matches nothing, and neither does a list without any. The part of an entity tag
+that is about progress is left out: it changes while a body runs, and then nothing can be changed anyway.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from starlette.requests import Request
 from ..domain.errors import PreconditionRequired, RequestInvalid
 
 _TAG = re.compile(r'(W/)?"([!#-~\x80-\xff]*)"')
-_TAGS = re.compile(rf"{_TAG.pattern}(?:[ \t]*,[ \t]*{_TAG.pattern})*")
+# Elements of a list may be empty. Behind each tag comes a comma, or nothing more.
+_TAGS = re.compile(rf"[ \t,]*(?:{_TAG.pattern}[ \t]*(?:,[ \t,]*|$))*")
 
 
 def versions_asked(request: Request, *, is_needed: bool, what: str = "a job") -> frozenset[str] | None:

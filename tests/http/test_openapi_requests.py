@@ -143,8 +143,8 @@ async def test_document_and_service_take_the_same_request_keys(api: Api, key: st
         ('W/"a", "b"', True),
         ('"a,b" ,"c"', True),
         ('""', True),
-        ("", False),
         ("a", False),
+        ("*,", False),
         ('"a" "b"', False),
         ('*, "a"', False),
     ],
@@ -157,6 +157,27 @@ def test_document_and_service_take_the_same_entity_tags(tags: str, *, are_some: 
     else:
         with pytest.raises(RequestInvalid):
             versions_asked(request, is_needed=True)
+
+
+@pytest.mark.parametrize(
+    ("tags", "versions"),
+    [
+        ("", frozenset()),
+        (" , ,", frozenset()),
+        ('"a",,W/"b" , "c.7",', frozenset({"a", "c"})),
+        (', "a"', frozenset({"a"})),
+    ],
+)
+def test_elements_of_a_list_of_tags_may_be_empty(tags: str, versions: frozenset[str]) -> None:
+    """A list of nothing is a condition that nothing fits, and no fault: the standard has it so."""
+    request = Request({"type": "http", "headers": [(b"if-match", tags.encode())]})
+    assert versions_asked(request, is_needed=True) == versions
+
+
+def test_a_long_list_of_nothing_is_read_at_once() -> None:
+    request = Request({"type": "http", "headers": [(b"if-match", b'"a"' + b" ," * 8_000 + b"x")]})
+    with pytest.raises(RequestInvalid):
+        versions_asked(request, is_needed=True)
 
 
 def test_operations_that_take_a_request_key_may_answer_400() -> None:

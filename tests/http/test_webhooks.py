@@ -68,9 +68,13 @@ async def test_a_webhook_is_changed_and_deleted_as_it_was_seen(each_api: Api) ->
     assert (off.json()["is_disabled"], off.json()["disabled_reason"], off.headers["ETag"]) == (True, "it moves", '"2"')
     stale = await api.client.patch(path, json={"label": "x"}, headers={"If-Match": '"1"'})
     assert code_of(stale) == (412, "PRECONDITION_FAILED")
-    odd = await api.client.patch(path, json={"label": "x"}, headers={"If-Match": '"one"'})
+    for other in ('"one"', 'W/"2"', "", '"1", "3"', '"99999999999999999999"'):
+        refused = await api.client.patch(path, json={"label": "x"}, headers={"If-Match": other})
+        assert code_of(refused) == (412, "PRECONDITION_FAILED"), other
+    odd = await api.client.patch(path, json={"label": "x"}, headers={"If-Match": "2"})
     assert code_of(odd) == (422, "REQUEST_INVALID")
-    on = await api.client.patch(path, json={"is_disabled": False, "label": "new", "url": f"{URL}/2"})
+    change, either = {"is_disabled": False, "label": "new", "url": f"{URL}/2"}, {"If-Match": '"7", , "2"'}
+    on = await api.client.patch(path, json=change, headers=either)
     assert (on.json()["is_disabled"], on.json()["label"], on.json()["url"]) == (False, "new", f"{URL}/2")
     assert (await api.client.delete(path, params={"reason": "unused"})).status_code == 204
     assert code_of(await api.client.get(path)) == (404, "NOT_FOUND")

@@ -77,12 +77,6 @@ EXCUSES = (
     ),
     Excuse(
         finding=_REJECTED,
-        operation="/v1/webhooks/",
-        detail="^must be one ETag",
-        why="an ETag that was given for something else names no version of a webhook",
-    ),
-    Excuse(
-        finding=_REJECTED,
         detail="^not with atomic: false$",
         why="OpenAPI has no words for a header that excludes a value of the body",
     ),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ...domain.audit import UNCHANGED, AuditEntry
-from ...domain.errors import PreconditionFailed
 from ...domain.job import JobId, NewJob
 from ...domain.state import State
 from ...domain.webhook import (
@@ -24,6 +23,7 @@ from ...domain.webhook import (
     Webhook,
     WebhookChange,
     WebhookId,
+    stale,
     still_pending,
     too_many_webhooks,
     unknown_delivery,
@@ -78,10 +78,7 @@ class MemoryWebhooks:
         with self._store.statement(audit) as now:
             row = self._seen(webhook_id, tenant)
             if version not in {None, row.version}:
-                raise PreconditionFailed(
-                    f"webhook {webhook_id} was changed since",
-                    fix="read it again, and send the `ETag` of that answer in `If-Match`",
-                )
+                raise stale(webhook_id)
             changed = _changed(row, change, now)
             if changed != row:
                 self._rows[webhook_id] = replace(changed, version=row.version + 1)

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from ...domain.audit import UNCHANGED, AuditEntry
-from ...domain.errors import PreconditionFailed
 from ...domain.job import JobId, NewJob
 from ...domain.webhook import (
     GONE,
@@ -27,6 +26,7 @@ from ...domain.webhook import (
     Webhook,
     WebhookChange,
     WebhookId,
+    stale,
     still_pending,
     too_many_webhooks,
     unknown_delivery,
@@ -248,13 +248,6 @@ class PostgresWebhooks:
 
     async def _delivery(self, conn: Raw, delivery_id: UUID, tenant: str | None) -> Row | None:
         return await conn.fetchrow(self._db.in_schema(_DELIVERY), delivery_id, tenant)
-
-
-def stale(webhook_id: WebhookId) -> PreconditionFailed:
-    """Give the refusal of a change to a webhook that somebody else has changed."""
-    return PreconditionFailed(
-        f"webhook {webhook_id} was changed since", fix="read it again, and send the `ETag` of that answer in `If-Match`"
-    )
 
 
 _: type[WebhookStore] = PostgresWebhooks

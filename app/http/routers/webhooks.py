@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ...control.webhooks import delivery_document, page_document, webhook_document
 from ...domain.api_key import Scope
 from ...domain.audit import Acting
-from ...domain.errors import Forbidden, RequestInvalid
+from ...domain.errors import Forbidden
 from ...domain.webhook import WebhookChange
 from ..answers_webhooks import Delivery, DeliveryList, IssuedWebhook, Webhook, WebhookList
 from ..auth import Identity
@@ -154,7 +154,7 @@ async def update_webhook(request: Request, webhook_id: str, services: Services, 
     by = await acting(request, services, identity, sent, asked.reason)
     change = WebhookChange(label=asked.label, url=asked.url, is_disabled=asked.is_disabled, why=asked.reason)
     webhook = await services.webhooks.change(
-        webhook_id, change, version=_version(request), tenant=identity.tenant, by=by
+        webhook_id, change, versions=versions_asked(request, is_needed=False), tenant=identity.tenant, by=by
     )
     return reply(webhook_document(webhook), headers=_tag(webhook.version))
 
@@ -257,22 +257,3 @@ async def resend_delivery(
 
 def _tag(version: int) -> dict[str, str]:
     return {"ETag": f'"{version}"'}
-
-
-def _version(request: Request) -> int | None:
-    """Give the version that If-Match names, None for any.
-
-    Raises:
-        RequestInvalid: it names several, or what is no version of a webhook.
-    """
-    asked = versions_asked(request, is_needed=False)
-    if asked is None:
-        return None
-    found = next(iter(asked), "")
-    if len(asked) != 1 or not found.isascii() or not found.isdigit() or len(found) > 9:  # noqa: PLR2004 - an int
-        raise RequestInvalid(
-            "If-Match names no version of a webhook",
-            fix="send the ETag as it was given",
-            errors=[{"in": "header", "pointer": "/If-Match", "detail": "must be one ETag, or `*`"}],
-        )
-    return int(found)
