@@ -85,9 +85,13 @@ _EVERYWHERE = (401, 403, 422, 429, 503)
 _WITH_BODY = (408, 413, 415, 501)
 
 
-def _header(name: str, description: str, *, pattern: str | None = None) -> Extra:
-    """Write down a header that may be sent; headers are read by hand, as bodies are. Only what fits is taken."""
-    schema = {"type": "string"} | ({} if pattern is None else {"pattern": pattern, "minLength": 1})
+def _header(name: str, description: str, *, pattern: str | None = None, is_blank: bool = False) -> Extra:
+    """Write down a header that may be sent; headers are read by hand, as bodies are. Only what fits is taken.
+
+    `is_blank`: nothing is something that fits.
+    """
+    schema: Extra = {"type": "string"} | ({} if pattern is None else {"pattern": pattern})
+    schema |= {} if pattern is None or is_blank else {"minLength": 1}
     return {"name": name, "in": "header", "required": False, "schema": schema, "description": description}
 
 
@@ -111,7 +115,7 @@ LAST_EVENT_ID = _header(
     "Last-Event-ID", "The last `id` seen: only what came after it is sent. Browsers send it when they reconnect."
 )
 _VERSION = "The ETag it was read with: it is only acted on while it is still so. `*` for whatever it is."
-IF_MATCH = _header("If-Match", _VERSION, pattern=rf"^(?:\*|{_TAG}(?: *, *{_TAG})*)$") | {
+IF_MATCH = _header("If-Match", _VERSION, pattern=rf"^(?:\*|{_TAG}(?: *, *{_TAG})*)?$", is_blank=True) | {
     "example": '"9f2c1e0ab34d5566"'
 }
 IF_MATCH_NEEDED = IF_MATCH | {"required": True}

@@ -143,6 +143,7 @@ async def test_document_and_service_take_the_same_request_keys(api: Api, key: st
         ('W/"a", "b"', True),
         ('"a,b" ,"c"', True),
         ('""', True),
+        ("", True),
         ("a", False),
         ("*,", False),
         ('"a" "b"', False),
