@@ -23,6 +23,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.ledger import FOLDER, Ledger
+from tests.support.log_lint import unfit_lines
 from tests.support.source import CHECKOUT
 
 LEASE = 2.0
@@ -252,6 +253,11 @@ class Fleet:
         """Start both in one process."""
         return self.start("run", "--port", "0", "--admin-port", "0", *words, **variables)
 
+    def unfit(self) -> dict[str, list[str]]:
+        """Give what processes said that none may, by process."""
+        found = {service.name: unfit_lines(service.text) for service in self._services}
+        return {name: lines for name, lines in found.items() if lines}
+
     def clean_up(self) -> None:
         """End all of them."""
         for service in self._services:
@@ -266,3 +272,4 @@ def fleet_on(url: str, folder: Path) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.clean_up()
+    assert fleet.unfit() == {}, "a process said what none may"
