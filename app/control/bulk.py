@@ -19,6 +19,7 @@ from ..domain.bulk import (
     ACTS_ON,
     LOOKED_BACK,
     MOST_IDS,
+    OLDEST_TIME,
     SAMPLED,
     BulkAction,
     BulkId,
@@ -171,7 +172,9 @@ class BulkControl:
         _refuse_fields(request, self._now())
         jobs = request.jobs
         if jobs is not None:
-            jobs = replace(jobs, states=jobs.states or ACTS_ON[request.action])
+            after, before = (at and max(at, OLDEST_TIME) for at in (jobs.created_after, jobs.created_before))
+            states = jobs.states or ACTS_ON[request.action]
+            jobs = replace(jobs, states=states, created_after=after, created_before=before)
             if not jobs.has_times:
                 jobs = replace(jobs, created_after=(await self._given().now()) - LOOKED_BACK)
         return NewBulk(

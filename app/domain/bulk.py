@@ -6,7 +6,7 @@ The jobs are fixed when the operation is made, by their ids or by a filter; each
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NewType
 from uuid import UUID
@@ -23,6 +23,8 @@ BulkId = NewType("BulkId", UUID)
 MOST_SELECTED = 500_000
 # Of ids in one request, as of jobs in a batch of enqueues.
 MOST_IDS = 1_000
+# A filter is kept with its operation, and no store keeps an earlier time; nor is a job older.
+OLDEST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # How far a filter without times looks back.
 LOOKED_BACK = timedelta(days=7)
 # How long an ended operation is kept, with the verdict on each of its jobs.

@@ -39,6 +39,16 @@ async def test_a_dry_run_counts_and_changes_nothing(api: Api) -> None:
     assert (await api.get({"id": job_id}))["state"] == "dead"
 
 
+@pytest.mark.parametrize("year", ["0001", "0536", "1969", "9999"])
+async def test_a_filter_of_any_time_is_kept_and_means_what_it_says(each_api: Api, year: str) -> None:
+    job_id, at = await dead(each_api.env), f"{year}-10-11T22:08:30.2Z"
+    for bound, fits in (("created_after", year < "2000"), ("created_before", year > "2000")):
+        response = await made(each_api, filter={"state": ["dead"], bound: at}, reason="all of them")
+        assert (response.status_code, response.json()["matched"]) == (202, int(fits)), response.text
+        await worked_off(each_api)
+    assert (await each_api.get({"id": job_id}))["state"] == "ready"
+
+
 async def test_an_operation_is_made_followed_and_done(api: Api) -> None:
     first, second = await dead(api.env), await dead(api.env)
     response = await made(api, filter={"state": ["dead"], "name": "demo.job"}, expected_count=2, reason="it is back")

@@ -90,6 +90,12 @@ EXCUSES = (
         detail="^Input should be a valid integer$",
         why="JSON Schema takes 5.0 for an integer; numbers are read here as they are written",
     ),
+    Excuse(
+        finding=_REJECTED,
+        operation="POST /v1/(jobs|job-batches)$",
+        detail="must be from 1 to [0-9]+( milliseconds)?, what .* declares$",
+        why="how many attempts and how much time there are at most is the job type's: GET /v1/job-types",
+    ),
     Excuse(finding=_REJECTED, code="CALLBACK_REFUSED", why="no schema says which addresses are of the public internet"),
     Excuse(
         finding=_REJECTED,
