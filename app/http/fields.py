@@ -50,6 +50,12 @@ def never_with(name: str, field: str, value: str) -> Rule:
     return {"not": {"required": [name, field], "properties": {name: _GIVEN, field: {"const": value}}}}
 
 
+def needs(name: str, field: str, schema: Rule) -> Rule:
+    """Say that a field is given only where another one fits a schema."""
+    fits: Rule = {"required": [field], "properties": {field: schema}}
+    return {"anyOf": [{"not": given(name)}, fits]}
+
+
 def not_null(schema: dict[str, JsonValue], *, but: Collection[str] = ()) -> None:
     """Say of the optional fields of a body that they may be left out, and may not be null; `but` those that may."""
     fields = schema["properties"]

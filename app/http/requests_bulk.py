@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ..domain.bulk import MOST_IDS, BulkVerdict, ErrorKind, JobFilter
 from ..domain.job import MAX_PRIORITY
 from ..domain.state import State
-from .fields import exactly_one, only_with
+from .fields import exactly_one, needs, only_with
 from .requests import Cursor, Instant, JobFilterFields, Key, Name, Strict, UuidText, whole_number
 
 ActionWord = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
@@ -30,6 +30,10 @@ class ErrorFields(Strict):
 
 class BulkFilterFields(JobFilterFields):
     """The filter of bulk operations."""
+
+    model_config = ConfigDict(
+        json_schema_extra=needs("error", "state", {"type": "array", "minItems": 1, "items": {"const": "dead"}})
+    )
 
     error: ErrorFields | None = Field(
         default=None, description="Dead jobs whose last error is of this kind, however old; with `state: [dead]`."

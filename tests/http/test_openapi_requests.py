@@ -79,6 +79,7 @@ def test_document_and_model_take_the_same_bodies(
 
 
 BULK = {"selector": {"ids": ["0198c0f4-7c1a-7b3e-9a55-3f0a1c2d4e5f"]}, "dry_run": True}
+ALIKE: dict[str, Any] = {"error": {"reason": "terminal"}}
 BOTH = {"ids": ["0198c0f4-7c1a-7b3e-9a55-3f0a1c2d4e5f"], "filter": {}}
 
 
@@ -95,6 +96,11 @@ BOTH = {"ids": ["0198c0f4-7c1a-7b3e-9a55-3f0a1c2d4e5f"], "filter": {}}
         (BULK | {"action": "cancel", "selector": {}}, False),
         (BULK | {"action": "cancel", "selector": {"ids": None, "filter": {}}}, True),
         (BULK | {"action": "cancel", "selector": BOTH}, False),
+        (BULK | {"action": "retry", "selector": {"filter": ALIKE | {"state": ["dead"]}}}, True),
+        (BULK | {"action": "retry", "selector": {"filter": ALIKE | {"state": ["dead", "cancelled"]}}}, False),
+        (BULK | {"action": "retry", "selector": {"filter": ALIKE | {"state": []}}}, False),
+        (BULK | {"action": "retry", "selector": {"filter": ALIKE}}, False),
+        (BULK | {"action": "retry", "selector": {"filter": {"error": None}}}, True),
     ],
 )
 async def test_document_and_service_take_the_same_operations(api: Api, body: dict[str, Any], *, is_taken: bool) -> None:

@@ -109,7 +109,7 @@ ACTIONS = (
     ),
     Target(
         _DRIVER + "audit.py",
-        ("tests/conformance/test_audit.py",),
+        ("tests/conformance/test_audit.py", "tests/postgres/test_tenant_wall.py"),
         (
             Mutant("the job's tenant", ", (select j.tenant from outlast.job j where j.id = $4))", ", null)"),
             Mutant("once", '\non conflict (id) do nothing"""', '"""'),

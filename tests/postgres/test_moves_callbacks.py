@@ -65,6 +65,14 @@ async def test_a_callback_to_a_webhook_that_is_gone_keeps_no_job_from_going(two:
     assert await ids_in(target) == [job_id]
 
 
+async def test_another_tenants_webhook_is_none_of_a_jobs(two: Two) -> None:
+    source, target = two
+    theirs = await made(source, tenant="globex")
+    job_id = await source.enqueue(callback=Callback(webhook=theirs.id).text(), tenant="acme")
+    assert await two.move() == {"moved": 1}
+    assert await ids_in(target) == [job_id]
+
+
 async def test_what_carries_a_delivery_stays_with_it(two: Two) -> None:
     source, target = two
     old = await made(source)
