@@ -37,6 +37,7 @@ from tests.http.api import job_type
 from tests.http.runs import record, say, step
 from tests.http.test_schedules import NIGHTLY, store_of
 from tests.support.drivers import NAME, QUEUE
+from tests.support.made import flow_of
 from tests.support.outbox import outbox_env
 
 HOUR = timedelta(hours=1)
@@ -116,7 +117,7 @@ class Hostile(Sight):
         async with env.driver.open_heartbeat() as heartbeat:
             await heartbeat.report_drain(report)
         await env.driver.close_worker(gone)
-        await env.driver.add_flow([FlowPart(text, text, Tally(counts=(1, 1, 1, 1, 1, 1)))])
+        await env.driver.add_flow(flow_of(FlowPart(text, text, Tally(counts=(1, 1, 1, 1, 1, 1)))))
 
 
 async def _around(visitor: Visitor, text: str) -> list[str]:

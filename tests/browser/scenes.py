@@ -16,6 +16,7 @@ from app.domain.step import NewStep, NewWait, Place, StepKind
 from tests.dashboard.visitor import Visitor
 from tests.http.api import job_type
 from tests.http.runs import record, say, step, suspend
+from tests.support.made import flow_of
 
 TYPES = {
     "emails.campaign": "mail",
@@ -130,7 +131,9 @@ async def an_hour(stage: Stage) -> None:
         is_late = minute > 44
         counts = (180 + 7 * minute % 40, 4 + 5 * minute % 7 + 12 * is_late, int(is_late), 6 * (minute == 17), 0, 0)
         waits = (*(20,) * 6, *(30 * is_late,) * 5, *(0,) * 5)
-        await stage.env.driver.add_flow([FlowPart("webhooks.deliver", "webhooks", Tally(counts=counts, waits=waits))])
+        await stage.env.driver.add_flow(
+            flow_of(FlowPart("webhooks.deliver", "webhooks", Tally(counts=counts, waits=waits)))
+        )
         await stage.env.advance(timedelta(minutes=1))
 
 

@@ -9,6 +9,7 @@ from app.dashboard.words import dur
 from app.domain.flow import FlowPart, Tally
 from tests.browser.sight import Sight
 from tests.support.drivers import NAME, QUEUE
+from tests.support.made import flow_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -29,7 +30,7 @@ async def test_charts_are_live_read_under_the_pointer_and_lead_to_a_bucket(sight
         assert await page.locator("#charts canvas").count() == 3
         assert await page.evaluate(_SPELL, SPANS) == [dur(span * 1_000) for span in SPANS]
         await page.locator("#table-outcomes summary").click()
-        await sight.visitor.env.driver.add_flow([FlowPart(NAME, QUEUE, MANY)])
+        await sight.visitor.env.driver.add_flow(flow_of(FlowPart(NAME, QUEUE, MANY)))
         sight.visitor.api.services.flow._kept.clear()
         await sight.visitor.api.post(delay_ms=60_000)
         await page.locator("#charts [data-line=ok] b", has_text="96").wait_for(timeout=15_000)

@@ -26,6 +26,7 @@ from app.site import dashboard_services
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
 from tests.support.drivers import NAME, QUEUE
+from tests.support.made import flow_of
 
 NOW = datetime(2026, 11, 30, 14, 5, 30, tzinfo=UTC)
 MANY = Tally(counts=(96, 3, 1, 2, 0, 0), waits=(0, 0, 0, 0, 100, *(0,) * 11))
@@ -71,7 +72,7 @@ def test_a_chart_has_counts_waits_and_gaps_that_are_no_zeros() -> None:
 @pytest.mark.parametrize(("query", "points"), [("", 60), ("?range=24h", 48), ("?range=7d", 56), ("?range=1y", 60)])
 async def test_a_range_has_at_most_sixty_buckets(visitor: Visitor, query: str, points: int) -> None:
     await visitor.api.post()
-    await visitor.env.driver.add_flow([FlowPart(NAME, QUEUE, MANY)])
+    await visitor.env.driver.add_flow(flow_of(FlowPart(NAME, QUEUE, MANY)))
     found = await series(visitor, query)
     columns = ("at", "ok", "failed", "dead", "crashed", "interrupted", "lease_lost", "oldest", "p95")
     assert {len(found[name]) for name in columns} == {points}
@@ -85,7 +86,7 @@ async def test_what_failed_in_a_day_is_counted_and_told_by_type(visitor: Visitor
     await visitor.api.post()
     await visitor.api.finish(DeadLettered(error=failure("BROKEN"), reason=DeadReason.TERMINAL))
     parts = [FlowPart(NAME, QUEUE, MANY), FlowPart("fine.job", QUEUE, Tally(counts=(100, 0, 0, 9, 9, 9)))]
-    await visitor.env.driver.add_flow(parts)
+    await visitor.env.driver.add_flow(flow_of(*parts))
     page = re.sub(r"<[^>]+>", " ", (await visitor.see("/")).partition("<main")[2])
     said = " ".join(page.split())
     assert "failed 24 h 4 2.00 % of attempts" in said
@@ -96,7 +97,7 @@ async def test_what_failed_in_a_day_is_counted_and_told_by_type(visitor: Visitor
 async def test_what_fails_seldom_is_seen_beside_what_runs_often(visitor: Visitor) -> None:
     often = [FlowPart(f"often.job-{i}", QUEUE, Tally(counts=(100, 0, 0, 0, 0, 0))) for i in range(60)]
     await visitor.api.post()
-    await visitor.env.driver.add_flow([*often, FlowPart("seldom.job", QUEUE, Tally(counts=(0, 2, 0, 0, 0, 0)))])
+    await visitor.env.driver.add_flow(flow_of(*often, FlowPart("seldom.job", QUEUE, Tally(counts=(0, 2, 0, 0, 0, 0)))))
     assert ">seldom.job</a>" in await visitor.see("/")
 
 
@@ -111,7 +112,7 @@ async def test_workers_of_a_new_version_are_marked(visitor: Visitor) -> None:
 
 async def test_a_queue_says_what_became_of_its_hour(visitor: Visitor) -> None:
     await visitor.api.post()
-    await visitor.env.driver.add_flow([FlowPart(NAME, QUEUE, MANY), FlowPart(NAME, "other", MANY)])
+    await visitor.env.driver.add_flow(flow_of(FlowPart(NAME, QUEUE, MANY), FlowPart(NAME, "other", MANY)))
     page = await visitor.see(f"/queues/{QUEUE}")
     assert "102 attempts ended in the last hour, 4 failed; 95 of 100 jobs began within 98 ms." in page
     assert 'class="spark"' in page
@@ -145,7 +146,7 @@ def test_bars_reach_as_far_as_the_search(q: str, window: str) -> None:
 
 
 async def test_bars_are_of_what_is_searched_and_of_nobody_elses(visitor: Visitor) -> None:
-    await visitor.env.driver.add_flow([FlowPart(NAME, QUEUE, MANY), FlowPart("b.job", "slow", MANY)])
+    await visitor.env.driver.add_flow(flow_of(FlowPart(NAME, QUEUE, MANY), FlowPart("b.job", "slow", MANY)))
     page = await visitor.see("/jobs")
     assert page.count('class="hit"') == 48
     assert "204 attempts ended, 8 failed" in page

@@ -9,8 +9,8 @@ import pytest
 from app.control.flow import FlowControl
 from app.domain.flow import FlowPart, Tally
 from app.http.answers_stats import ServiceStats
-from tests.conformance.test_flow import batch_of
 from tests.http.api import Api, code_of
+from tests.support.made import flow_of
 
 MANY = Tally(counts=(8, 1, 1, 2, 0, 0), waits=(10, *(0,) * 15), runs=(*(0,) * 4, 10, *(0,) * 12))
 
@@ -30,7 +30,7 @@ async def _stats(api: Api, query: str = "") -> dict[str, Any]:
 )  # fmt: skip
 async def test_a_chart_has_a_point_for_every_bucket(each_api: Api, query: str, points: int, bucket_ms: int) -> None:
     await each_api.env.driver.add_flow(
-        batch_of(FlowPart("demo.job", "mail", MANY), FlowPart("other.job", "mail", Tally()))
+        flow_of(FlowPart("demo.job", "mail", MANY), FlowPart("other.job", "mail", Tally()))
     )
     found = await _stats(each_api, query)
     series = found["series"]
@@ -45,7 +45,7 @@ async def test_a_chart_has_a_point_for_every_bucket(each_api: Api, query: str, p
 
 
 async def test_a_chart_is_of_one_job_type_or_queue_on_demand(each_api: Api) -> None:
-    await each_api.env.driver.add_flow(batch_of(FlowPart("a.job", "mail", MANY), FlowPart("b.job", "slow", MANY)))
+    await each_api.env.driver.add_flow(flow_of(FlowPart("a.job", "mail", MANY), FlowPart("b.job", "slow", MANY)))
     assert (await _stats(each_api))["total"]["ok"] == 16
     for query in ("?name=a.job", "?queue=mail"):
         found = await _stats(each_api, query)
@@ -65,7 +65,7 @@ async def test_a_chart_is_read_once_for_all_who_ask_at_once(api: Api) -> None:
     now = 0.0
     control = FlowControl(api.env.driver, monotonic=lambda: now)
     first = await control.chart()
-    await api.env.driver.add_flow(batch_of(FlowPart("demo.job", "mail", MANY)))
+    await api.env.driver.add_flow(flow_of(FlowPart("demo.job", "mail", MANY)))
     assert await control.chart() is first
     now = 5.1
     assert (await control.chart()).total == MANY

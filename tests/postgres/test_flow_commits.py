@@ -11,8 +11,9 @@ import pytest
 from app.domain.errors import DriverUnavailable
 from app.domain.flow import TIERS, FlowPart, FlowQuery
 from app.drivers.postgres.connect import connect
-from tests.conformance.test_flow import OK, batch_of
+from tests.conformance.test_flow import OK
 from tests.support.drivers import PostgresEnv, postgres_env
+from tests.support.made import flow_of
 
 pytestmark = pytest.mark.postgres
 
@@ -30,7 +31,7 @@ async def counted(env: PostgresEnv) -> int:
 
 async def test_a_transaction_that_has_not_ended_is_waited_for(env: PostgresEnv, database_url: str) -> None:
     driver: Any = env.driver
-    batch = batch_of(FlowPart("a.job", "mail", OK))
+    batch = flow_of(FlowPart("a.job", "mail", OK))
     other = await connect(database_url, application_name="other")
     for end in ("rollback", "commit"):
         before = await counted(env)
@@ -47,7 +48,7 @@ async def test_a_transaction_that_has_not_ended_is_waited_for(env: PostgresEnv, 
 async def test_a_transaction_that_the_server_never_had_is_done_again(env: PostgresEnv) -> None:
     """As after a failover to a server that has not heard of it."""
     driver: Any = env.driver
-    batch = batch_of(FlowPart("a.job", "mail", OK))
+    batch = flow_of(FlowPart("a.job", "mail", OK))
     driver._tried[batch.id] = str(2**40 + 12_345)
     await driver.add_flow(batch)
     assert await counted(env) == 1

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import uuid_utils
 
+from app.domain.flow import FlowBatch, FlowPart
 from app.domain.job import ClaimToken, JobId, NewJob
 from app.domain.outcome import ErrorInfo
 from app.domain.snapshot import NewWorker
@@ -48,3 +49,8 @@ def new_worker(**fields: Any) -> NewWorker:
 def with_token(token: ClaimToken, **fields: Any) -> ClaimToken:
     """Give a token that differs in the named components."""
     return token._replace(**fields)
+
+
+def flow_of(*parts: FlowPart) -> FlowBatch:
+    """Give figures as one process adds them, in a batch of its own."""
+    return FlowBatch(new_id(), parts)
