@@ -11,6 +11,7 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from app.domain.errors import DriverUnavailable
@@ -58,6 +59,24 @@ async def test_a_frozen_process_keeps_its_locks_no_longer_than_its_lease(
         assert tuple([await connection.fetchval("select current_setting($1)", name) for name in limits]) == kept
     finally:
         await connection.close()
+
+
+async def test_of_two_transactions_of_a_frozen_process_only_one_ever_has_the_lock(database_url: str) -> None:
+    """Neither says another word. Who waits for the other is refused the lock before the server ends the other."""
+    frozen, lease = "insert into outlast.job_name(name) values ('a key')", timedelta(seconds=0.5)
+    one, other = [await connect(database_url, application_name="frozen", lease=lease) for _ in range(2)]
+    living = await connect(database_url, application_name="living")
+    try:
+        await one.execute(f"begin; {frozen}")
+        await other.execute("begin")
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await other.execute(frozen)
+        assert await living.execute(frozen) == "INSERT 0 1"
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)):
+            await one.execute("commit")
+    finally:
+        for connection in (one, other, living):
+            connection.terminate()
 
 
 async def test_a_transaction_that_is_cancelled_behind_a_black_hole_is_not_waited_for(
