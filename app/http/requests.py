@@ -22,7 +22,7 @@ from ..domain.retry import MOST_ATTEMPTS
 from ..domain.state import State
 from ..domain.step import STEP_NAME_MOST
 from ..domain.text import MAX_KEY_CHARS, MAX_TAG_CHARS, is_printable, read_uuid
-from ..domain.turns import MOST_WEIGHTS
+from ..domain.turns import MOST_WEIGHT, MOST_WEIGHTS
 from ..domain.webhook import WEBHOOK_PATTERN
 from ..domain.webhook_address import MAX_URL_CHARS
 from .fields import at_most_one, never_with
@@ -244,7 +244,7 @@ class QueuePatch(Strict):
         default=None, ge=0, le=MOST_LIMIT, description="How many ready and delayed jobs it takes in."
     )
     is_fair: bool = Field(default=False, description="Whether its tenants take turns.")
-    weights: dict[str, int | None] = Field(
+    weights: dict[str, Annotated[int, Field(ge=1, le=MOST_WEIGHT)] | None] = Field(
         default_factory=dict,
         max_length=MOST_WEIGHTS,
         description="How many starts each of these tenants gets where others get one, 1 to 1000; null for one. Tenants"

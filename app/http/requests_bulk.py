@@ -13,6 +13,8 @@ from ..domain.state import State
 from .fields import exactly_one, needs, only_with
 from .requests import Cursor, Instant, JobFilterFields, Key, Name, Strict, UuidText, whole_number
 
+# What every client can count to: an answer says it again.
+_MOST_MEANT = 2**53 - 1
 ActionWord = Literal["cancel", "retry", "release", "delete", "run_now", "reschedule", "set_priority"]
 
 
@@ -68,7 +70,7 @@ class BulkBody(Strict):
     selector: BulkSelector = Field(description="Which jobs; one of `ids` and `filter`.")
     dry_run: bool = Field(default=False, description="Only count, and change nothing.")
     expected_count: int | None = Field(
-        default=None, ge=0, description="How many jobs are meant: with another number nothing is done."
+        default=None, ge=0, le=_MOST_MEANT, description="How many jobs are meant: with another number nothing is done."
     )
     reason: Key | None = Field(default=None, description="Why; kept with the operation, and with what is cancelled.")
     priority: int | None = Field(default=None, ge=0, le=MAX_PRIORITY, description="For `set_priority`.")
@@ -95,7 +97,7 @@ class DeadRetryBody(Strict):
     group: DeadGroupFields = Field(description="Which dead letters.")
     dry_run: bool = Field(default=False, description="Only count, and change nothing.")
     expected_count: int | None = Field(
-        default=None, ge=0, description="How many jobs are meant: with another number nothing is done."
+        default=None, ge=0, le=_MOST_MEANT, description="How many jobs are meant: with another number nothing is done."
     )
     reason: Key | None = Field(default=None, description="Why; kept with the operation and in the audit.")
 

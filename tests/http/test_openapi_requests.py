@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -235,3 +236,46 @@ def test_a_key_is_what_its_pattern_says() -> None:
             assert not fits(schema, text), ascii(text)
         else:
             assert fits(schema, text), ascii(text)
+
+
+def _integers(schema: Any, path: str, seen: frozenset[str] = frozenset()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give every integer that a schema takes, with where it is."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name:
+        found = {} if name in seen else DOCUMENT["components"]["schemas"][name]
+        yield from _integers(found, f"{path}/{name}", seen | {name})
+    if "integer" in schema.get("type", ""):
+        yield path, schema
+    for word, each in schema.get("properties", {}).items():
+        yield from _integers(each, f"{path}/{word}", seen)
+    inner = [
+        *schema.get("anyOf", ()),
+        *schema.get("oneOf", ()),
+        schema.get("items"),
+        schema.get("additionalProperties"),
+    ]
+    for each in inner:
+        if isinstance(each, dict):
+            yield from _integers(each, path, seen)
+
+
+def test_every_number_that_is_taken_has_an_end() -> None:
+    """Python's have none, and what is stored, and what an answer says again, does."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, operation in OPERATIONS.items():
+        taken = [each["schema"] for each in operation.get("parameters", ())]
+        if "requestBody" in operation:
+            taken.append(operation["requestBody"]["content"]["application/json"]["schema"])
+        found |= {path: schema for each in taken for path, schema in _integers(each, name)}
+    assert len(found) > 20
+    assert [path for path, schema in found.items() if "maximum" not in schema] == []
+
+
+async def test_a_number_of_jobs_beyond_counting_is_refused(api: Api) -> None:
+    operation = BULK | {"action": "cancel", "expected_count": 2**64, "dry_run": False}
+    letters = {"group": {"name": NAME, "reason": "terminal"}, "expected_count": 2**64}
+    for path, body in (("/v1/bulk-operations", operation), ("/v1/dead-letters/retry", letters)):
+        answer = await api.client.post(path, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "REQUEST_INVALID")
+        most = await api.client.post(path, json=body | {"expected_count": 2**53 - 1})
+        assert (most.status_code, most.json()["expected"]) == (409, 2**53 - 1), most.text
