@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import httpx
 import pytest
 
 from app.dashboard.session import COOKIE
+from app.domain.audit import AuditQuery
 from app.http.rate import RateLimiter
 from tests.dashboard.visitor import HERE, KEY, Visitor
 from tests.support.drivers import memory_env
@@ -75,10 +78,10 @@ async def test_pages_and_the_api_take_from_one_rate() -> None:
 
 
 async def refusals(site: Visitor) -> list[tuple[str, str | None, str, int]]:
-    """Give who was turned away, with which code, where and how often."""
+    """Give who was turned away, with which code, where and how often: strangers, too, whom no one tenant sees."""
     await site.api.guard.write()
-    items = (await site.api.client.get("/v1/audit?action=auth.refused")).json()["items"]
-    found = [(row["outcome"], row["target"]["id"], row["details"]["path"], row["details"]["count"]) for row in items]
+    page = await site.env.driver.audit(AuditQuery(action="auth.refused"))
+    found = [(row.outcome, row.target, *itemgetter("path", "count")(json.loads(row.details))) for row in page.items]
     return sorted(found, key=str)
 
 
