@@ -112,12 +112,14 @@ def _beside(name: str, beside: float, alone: float) -> Figure:
 async def _limits(bed: Bed) -> list[Figure]:
     off, _ = await drain.by_workers(bed, jobs=50_000, processes=1, concurrency=200)
     wide, wal = await limits.by_workers(bed, jobs=20_000, kind="wide", keys=1, concurrency=200)
+    rated, _ = await limits.by_workers(bed, jobs=20_000, kind="rated", keys=1, concurrency=200)
     keyed, _ = await limits.by_workers(bed, jobs=10_000, kind="one", keys=200, concurrency=200)
     narrow, _ = await limits.by_workers(bed, jobs=500, kind="one", keys=1, concurrency=200)
     return [
         _rate("drain of jobs without limits", "", off, None),
         _rate("drain, each under a limit of 1,000", "", wide, None),
         Figure(name="WAL of one run to done under a limit", unit="bytes", goal="", ours=wal),
+        _rate("drain, each under a rate that is never reached", "", rated, None),
         _rate("drain, 200 keys of one each", "", keyed, None),
         _rate("drain, one key of one", "", narrow, None),
     ]

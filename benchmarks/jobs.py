@@ -7,7 +7,9 @@ from datetime import timedelta
 
 from pydantic import BaseModel
 
-from app.jobs import JobContext, Limit, job
+from app.jobs import JobContext, Limit, Rate, job
+
+RATED = 1_000  # starts in ten milliseconds, more than there are
 
 
 class Nothing(BaseModel):
@@ -29,6 +31,11 @@ async def one(ctx: JobContext, payload: Nothing) -> None:
 @job("bench.noop", limits=[Limit(1_000)])
 async def wide(ctx: JobContext, payload: Nothing) -> None:
     """Do nothing, with a slot that is always free."""
+
+
+@job("bench.noop", rate=Rate(RATED, per=timedelta(milliseconds=10)))
+async def rated(ctx: JobContext, payload: Nothing) -> None:
+    """Do nothing, within a rate that is never reached."""
 
 
 @job("bench.noop")

@@ -1,4 +1,4 @@
-"""Limit figures: jobs under limits of a width and number of keys, run to done by one worker process."""
+"""Limit figures: jobs under a rate, or limits of a width and number of keys, run to done by one worker process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from app.domain.job import LimitKey, NewJob
+from app.domain.limit import RATE
 
 from .bed import Bed, driver_on, raw_on, wal_position
 from .drain import start_worker
@@ -21,7 +22,7 @@ async def by_workers(
     """Give jobs a second, and WAL bytes a job, of workers that find so many jobs of so many keys in the gate."""
     async with bed.fresh("bench_limits") as url, raw_on(url) as raw:
         async with driver_on(url) as driver:
-            work = _under(new_jobs(jobs), keys)
+            work = _under(new_jobs(jobs), keys, RATE if kind == "rated" else "limit")
             for start in range(0, jobs, 10_000):
                 await driver.enqueue_many(work[start : start + 10_000])
         await raw.execute("insert into outlast.queue(name, paused_at) values ('default', outlast.clock())")
@@ -38,5 +39,5 @@ async def by_workers(
         return jobs / float(await raw.fetchval(_SPAN)), wal
 
 
-def _under(jobs: list[NewJob], keys: int) -> list[NewJob]:
-    return [replace(job, limits=(LimitKey("limit", str(number % keys)),)) for number, job in enumerate(jobs)]
+def _under(jobs: list[NewJob], keys: int, name: str) -> list[NewJob]:
+    return [replace(job, limits=(LimitKey(name, str(number % keys)),)) for number, job in enumerate(jobs)]

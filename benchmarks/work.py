@@ -1,8 +1,8 @@
 """Jobs to measure with, and one worker process that runs them: `python -m benchmarks.work URL CONCURRENCY KIND`.
 
-Its jobs do nothing (`noop`), under a limit of one (`one`) or of a thousand (`wide`), take five milliseconds (`brief`),
-have five steps (`steps`), wait for an hour (`naps`), or (`notes`) note when their bodies begin, by the clock all
-processes share; it prints that when it leaves.
+Its jobs do nothing (`noop`), under a limit of one (`one`) or of a thousand (`wide`) or within a rate (`rated`), take
+five milliseconds (`brief`), have five steps (`steps`), wait for an hour (`naps`), or (`notes`) note when their bodies
+begin, by the clock all processes share; it prints that when it leaves.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from app.worker.options import WorkerOptions
 from app.worker.worker import Worker
 
 from .bed import driver_on
-from .jobs import Nothing, brief, five_steps, nap, noop, one, wide
+from .jobs import Nothing, brief, five_steps, nap, noop, one, rated, wide
 
 NAME = "bench.noop"
-_KINDS = {"noop": noop, "steps": five_steps, "naps": nap, "one": one, "wide": wide, "brief": brief}
+_KINDS = {"noop": noop, "steps": five_steps, "naps": nap, "one": one, "wide": wide, "rated": rated, "brief": brief}
 
 
 def new_jobs(count: int, *, padding: int = 0, priority: int = 5) -> list[NewJob]:
