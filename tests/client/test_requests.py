@@ -111,7 +111,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "bulk.count": (("cancel",), {"ids": [ID]}),
     "bulk.start": (
         ("reschedule",),
-        {"filter": {"state": [State.READY], "name": "a", "queue": "b", "created_after": AT,
+        {"filter": {"state": [State.DEAD], "name": "a", "queue": "b", "created_after": AT,
                     "error": {"reason": "terminal", "type": "E", "code": None}}, "expected_count": 7,
          "run_at": AT, "reason": "r"},
     ),
