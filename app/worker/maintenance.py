@@ -254,12 +254,15 @@ class Maintenance:
             await self._rest(pause.total_seconds())
 
     async def _try(self, verb: str, call: Awaitable[T]) -> T | None:
-        """Make one call; when the store could not be reached, the reaper waits from when it can be again."""
+        """Make one call; when the store could not be reached, the reaper waits from when it can be again.
+
+        A store that answered that others are in the way was there all along.
+        """
         try:
             answer = await call
         except Exception as error:  # noqa: BLE001 - said, and done again next time
             self._telemetry.store_call_failed(verb, error)
-            if isinstance(error, OutlastError) and error.retryable:
+            if isinstance(error, OutlastError) and error.retryable and not error.details.get("is_busy"):
                 self.is_away = True
                 self.outage()
             return None

@@ -42,6 +42,7 @@ def test_every_sqlstate_has_its_error(state: str, kind: type[OutlastError]) -> N
     assert type(found) is kind
     assert found.fix
     assert state in found.cause
+    assert found.details.get("is_busy", False) is (state in {"40001", "40P01", "55P03"})
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Store:
         self.calls: list[tuple[str, float]] = []
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.pages: list[JobId | None] = []
-        self.is_away_until = 0.0
+        self.is_away_until = self.is_busy_until = 0.0
         self.round_trip = ROUND_TRIP
         self._looks = iter(looks)
 
@@ -85,6 +85,8 @@ class Store:
         self.calls.append((verb, asyncio.get_running_loop().time()))
         if asyncio.get_running_loop().time() < self.is_away_until:
             raise DriverUnavailable("the store is away", fix="wait")
+        if verb == "reap" and asyncio.get_running_loop().time() < self.is_busy_until:
+            raise DriverUnavailable("a lock is held", fix="repeat the call", is_busy=True)
         await asyncio.sleep(self.round_trip / 2)
         self.meanwhile.get(verb, int)()
         await asyncio.sleep(self.round_trip / 2)
@@ -192,6 +194,13 @@ def test_the_reaper_waits_one_lease_from_the_first_look_that_found_the_store_bac
     assert store.times("due")[:4] == pytest.approx([0, 10, 20, 30], abs=0.1)
     first, *_ = store.times("reap")
     assert first == pytest.approx(60, abs=0.2)
+
+
+def test_a_reaper_that_others_are_in_the_way_of_tries_again_at_the_next_look() -> None:
+    store = Store(*[DEAD] * 20)
+    store.is_busy_until = 15
+    maintain(store, seconds=35, begin=lambda _: None)
+    assert store.times("reap") == pytest.approx([0, 10, 20, 30], abs=0.1)
 
 
 def test_a_store_that_answers_late_for_ever_is_reaped() -> None:

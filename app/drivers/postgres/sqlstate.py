@@ -32,6 +32,8 @@ class Taken(Internal):
     """A row with this identity is there already."""
 
 
+# Somebody else had what the statement needed. The server is there.
+_IN_THE_WAY = frozenset({"40001", "40P01", "55P03"})
 # The first entry that fits decides: whole codes before classes.
 _BY_STATE: tuple[tuple[str, type[OutlastError], str], ...] = (
     ("40001", Contended, "repeat the call"),
@@ -98,7 +100,7 @@ def _from_server(error: pg.PostgresError) -> OutlastError:
         if state.startswith(prefix):
             # A refused value would be quoted in the message.
             said = "" if kind is RequestInvalid else f": {_said(error)}"
-            return kind(f"PostgreSQL answered {state}{said}", fix=fix, sqlstate=state)
+            return kind(f"PostgreSQL answered {state}{said}", fix=fix, sqlstate=state, is_busy=state in _IN_THE_WAY)
     return Internal(f"PostgreSQL answered {state}: {_said(error)}", fix="report this with the log line", sqlstate=state)
 
 
