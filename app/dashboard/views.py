@@ -47,6 +47,7 @@ class Views:
                 "short",
                 "stamp",
                 "clock",
+                "phase",
                 "iso",
                 "size",
                 "sentence",

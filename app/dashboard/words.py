@@ -85,6 +85,11 @@ def clock(at: datetime | None, *, ms: bool = False) -> str:
     return at.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3] if ms else at.astimezone(UTC).strftime("%H:%M:%S")
 
 
+def phase(name: str) -> str:
+    """Give a drain's phase as it is said."""
+    return "in-flight" if name == "inflight" else name
+
+
 def iso(at: datetime | None) -> str:
     """Give an instant for programs."""
     return "" if at is None else at.astimezone(UTC).isoformat()

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from app.domain.api_key import Identity, Scope
+from app.domain.ledger import FIRST_KEPT, LAST_KEPT
 from app.domain.outcome import DeadLettered, Interrupted, Retried
 from app.domain.state import DeadReason
 from tests.conformance.runs import a_step
@@ -105,6 +106,18 @@ async def test_a_dead_job_shows_its_ledger_and_its_traceback(visitor: Visitor) -
     assert 'id="attempt-1"' in page
     assert "<b>1 of 25</b>" in page
     assert '<details class="fold" id="trace-1" open>' in page
+
+
+async def test_what_a_full_ledger_has_let_go_of_is_not_counted_as_if_it_were_there(visitor: Visitor) -> None:
+    job_id = await visitor.env.enqueue(max_attempts=200)
+    attempts = FIRST_KEPT + LAST_KEPT + 5
+    for _ in range(attempts):
+        await visitor.api.finish(Retried(error=failure(), delay=timedelta(seconds=1)))
+        await visitor.env.advance(timedelta(seconds=2))
+        await visitor.env.driver.promote()
+    found = re.findall(r'data-l="Budget">(?:<b>|<span class="dim">)([^<]*)<', await visitor.see(f"/jobs/{job_id}"))
+    newest = [f"{nth} of 200" for nth in range(attempts, attempts - LAST_KEPT, -1)]
+    assert found == [*newest, *["counted"] * FIRST_KEPT]
 
 
 async def test_an_attempt_says_which_of_the_budget_it_was(visitor: Visitor) -> None:

@@ -27,7 +27,6 @@ _LAPSE = "update outlast.worker set lease_ms = 2000, lease_until = outlast.clock
 BODIES = ("faults.hold", "faults.hold_sync") * 2
 
 
-@pytest.mark.long
 async def test_a_server_down_for_longer_than_a_lease_counts_against_no_job(
     own_postgres: DevPostgres, folder: Path
 ) -> None:

@@ -24,6 +24,7 @@ FAST = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking takes minutes; an example names every command
 )
+THOROUGH = settings(FAST, max_examples=500, stateful_step_count=50)
 
 
 class MemoryMachine(DriverMachine):
@@ -51,3 +52,9 @@ def machine() -> Iterator[type[MemoryMachine]]:
 @pytest.mark.timeout(180)
 def test_what_is_said_to_be_runnable_is_what_a_worker_that_fits_claims(machine: type[MemoryMachine]) -> None:
     run_state_machine_as_test(machine, settings=FAST)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_same_holds_for_many_more_states(machine: type[MemoryMachine]) -> None:
+    run_state_machine_as_test(machine, settings=THOROUGH)

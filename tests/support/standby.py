@@ -24,29 +24,29 @@ NAME = "a standby"
 @asynccontextmanager
 async def slot(url: str, name: str) -> AsyncIterator[None]:
     """Have a slot whose standby reads what is there now, and has gone; slots are the whole server's."""
-    connection = await asyncpg.connect(dsn_of(url))
-    try:
+    async with _made(url, name) as connection:
         async with _standby(connection, url, name):
             pass
-        try:
-            yield
-        finally:
-            await connection.execute(
-                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", name
-            )
-    finally:
-        await connection.close()
+        yield
 
 
 @asynccontextmanager
 async def slot_that_is_read(url: str, name: str) -> AsyncIterator[None]:
     """Have one whose standby is there."""
+    async with _made(url, name) as connection, _standby(connection, url, name):
+        yield
+
+
+@asynccontextmanager
+async def _made(url: str, name: str) -> AsyncIterator[asyncpg.Connection]:
+    """Give a connection, and let go of the slot whatever happens: it would hold the rows of every other test."""
     connection = await asyncpg.connect(dsn_of(url))
     try:
-        async with _standby(connection, url, name):
-            yield
-        await connection.execute("select pg_drop_replication_slot($1)", name)
+        yield connection
     finally:
+        await connection.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", name
+        )
         await connection.close()
 
 

@@ -14,6 +14,7 @@ from ...control.represent import job_document
 from ...control.runs import Life
 from ...domain.edit import DELETABLE, EDITABLE, version_of
 from ...domain.job import JobId
+from ...domain.ledger import FIRST_KEPT, LAST_KEPT
 from ...domain.reason import Explanation, Reason, ReasonKind
 from ...domain.redaction import redacted
 from ...domain.snapshot import AttemptView, JobView
@@ -207,10 +208,14 @@ def _doable(view: JobView) -> Doable:
 
 
 def _budgets(view: JobView, attempts: Sequence[AttemptView]) -> dict[int, int]:
-    """Give of counted attempts which of the budget they were, by number; those before an operator's retry are none."""
+    """Give of counted attempts which of the budget they were, by number; those before an operator's retry are none.
+
+    Neither are those before the rows that a full ledger has let go of.
+    """
     nth = view.counters.attempt - (view.state is State.RUNNING)
     found: dict[int, int] = {}
-    for attempt in reversed(attempts):
+    newest = attempts if len(attempts) < FIRST_KEPT + LAST_KEPT else attempts[-LAST_KEPT:]
+    for attempt in reversed(newest):
         if attempt.counted and nth > 0:
             found[attempt.number] = nth
             nth -= 1

@@ -15,13 +15,13 @@ from ...control.render import Document
 from ...domain.job import WorkerId
 from ...domain.snapshot import JobView, WorkerView
 from ..visit import OPERATE, Visit
+from ..words import phase
 
 # Of so many that leave at once it is shown what they hold.
 _MOST_LEAVING = 16
 _MOST_HELD = 50
 _REPORTS = 20
 PHASES = ("accept", "inflight", "close")
-PHASE_WORDS = {"inflight": "in-flight"}
 _STALE_MS = 10_000
 
 
@@ -88,7 +88,7 @@ def status_of(worker: WorkerView) -> tuple[str, str]:
     if worker.has_left:
         return "cancelled", "left"
     if worker.drain_phase is not None:
-        return "draining", PHASE_WORDS.get(worker.drain_phase, worker.drain_phase)
+        return "draining", phase(worker.drain_phase)
     if worker.drain_asked_at is not None:
         return "draining", "asked to drain"
     if worker.heartbeat_age_ms > _STALE_MS:
