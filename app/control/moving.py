@@ -1,7 +1,8 @@
 """Jobs are moved from one database to another, each exactly once wherever a move is cut.
 
 A batch is taken out of the source, received by the target and closed in the source, each in a commit of its own. What a
-move that was cut has left on the way comes first in the next one to the same target. What the target refuses goes back.
+move that was cut has left on the way comes first in the next one to the same target. What the target refuses goes back
+behind what is ready, and is not taken by the same move again: nor is what becomes ready while it runs.
 Called by the command line.
 """
 
@@ -87,12 +88,15 @@ class MoveControl:
         self, source: MoveStore, target: str, queue: str | None, batch: int, entries: tuple[AuditEntry, AuditEntry]
     ) -> AsyncIterator[MoveStep]:
         out, into = (entry.came_to(BEGUN) for entry in entries)
+        upto = await source.newest()
         async for step in self._delivered(source, target, batch, into):
             yield step
         for bucket in Bucket:
             after: tuple[object, ...] | None = None
             while True:
-                taken = await source.take(bucket, target=target, queue=queue, after=after, batch=batch, audit=out)
+                taken = await source.take(
+                    bucket, target=target, queue=queue, after=after, upto=upto, batch=batch, audit=out
+                )
                 yield MoveStep(stayed={why.value: count for why, count in taken.stayed.items()})
                 async for step in self._delivered(source, target, batch, into):
                     yield step

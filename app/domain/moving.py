@@ -55,7 +55,7 @@ class Verdict(StrEnum):
     NO_WEBHOOK = "no_webhook"  # no webhook there is the one that its callback names here
 
 
-# With these the target has not stored the job, and it goes back to where it was.
+# With these the target has not stored the job, and it goes back to its queue, behind what is ready.
 REFUSED = frozenset({Verdict.KEY_TAKEN, Verdict.NO_WEBHOOK})
 WHY_REFUSED = {
     Verdict.KEY_TAKEN: "has an idempotency key that another job holds in the target",

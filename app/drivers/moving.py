@@ -13,12 +13,19 @@ from uuid import UUID
 from ..domain.audit import AuditEntry
 from ..domain.moving import Bucket, Moving, Taken, Verdict
 
+# A number that no job comes to.
+EVERY = 2**63 - 1
+
 
 class MoveStore(Protocol):
     """Both ends of a move. Each verb is one transaction; repeating any of them is safe."""
 
     async def identity(self) -> str:
         """Give what tells this store from every other, however its address is written."""
+        ...
+
+    async def newest(self) -> int:
+        """Give the number that no job that becomes ready from now on is at or below."""
         ...
 
     async def take(
@@ -28,13 +35,15 @@ class MoveStore(Protocol):
         target: str,
         queue: str | None = None,
         after: tuple[object, ...] | None = None,
+        upto: int = EVERY,
         batch: int = 500,
         audit: AuditEntry | None = None,
     ) -> Taken:
         """Take the next jobs of a bucket out of the store, to bring them to the store of the identity `target`.
 
         From then on no verb on jobs finds them here; their keys stay taken. What somebody else has in hand is passed
-        over. The row of the audit is kept with the first that are taken.
+        over, and so are ready jobs whose number is above `upto`: with `newest` of the time when a move began, what it
+        gave back since is not taken again. The row of the audit is kept with the first that are taken.
         """
         ...
 
@@ -63,7 +72,7 @@ class MoveStore(Protocol):
         ...
 
     async def give_back(self, moves: Sequence[UUID]) -> int:
-        """Put jobs that the target has refused back where they were; gives how many were there."""
+        """Put jobs that the target has refused back, behind what is ready; gives how many were there."""
         ...
 
 

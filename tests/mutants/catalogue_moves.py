@@ -13,6 +13,8 @@ MOVES = (
         _TESTS,
         (
             Mutant("take: one queue", "($2::text is null or t.queue = $2)", "($2::text is null or true)"),
+            Mutant("take: what went back", "t.seq <= $7::bigint", "$7::bigint is not null"),
+            Mutant("take: what went back and was lined up", "t.seq <= $5::bigint", "$5::bigint is not null"),
             Mutant("take: what waits here", "x.job_id = t.job_id limit 1) then '{Stays.WAITS}'", "false) then 'waits'"),
             Mutant("take: what is called", "x.child_id = t.job_id limit 1) then '{Stays.CALLED}'", "false) then 'x'"),
             Mutant("take: what carries a delivery", "where n.name = {_CARRIER}", "where n.name = 'x'"),

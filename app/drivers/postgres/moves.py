@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ...domain.audit import AuditEntry
 from ...domain.moving import Bucket, Moving, Taken, Verdict
-from ..moving import MoveStore
+from ..moving import EVERY, MoveStore
 from . import moves_in, moves_out
 from .database import Database
 
@@ -22,6 +22,10 @@ class PostgresMoves:
         """Give what tells this store from every other."""
         return await moves_out.identity(self._db)
 
+    async def newest(self) -> int:
+        """Give the number that no job that becomes ready from now on is at or below."""
+        return await moves_out.newest(self._db)
+
     async def take(
         self,
         bucket: Bucket,
@@ -29,11 +33,14 @@ class PostgresMoves:
         target: str,
         queue: str | None = None,
         after: tuple[object, ...] | None = None,
+        upto: int = EVERY,
         batch: int = 500,
         audit: AuditEntry | None = None,
     ) -> Taken:
         """Take the next jobs of a bucket out of the store."""
-        return await moves_out.take(self._db, bucket, target=target, queue=queue, after=after, batch=batch, audit=audit)
+        return await moves_out.take(
+            self._db, bucket, target=target, queue=queue, after=after, upto=upto, batch=batch, audit=audit
+        )
 
     async def left(self, target: str, *, batch: int = 500) -> tuple[Moving, ...]:
         """Give jobs that were taken out for a target."""

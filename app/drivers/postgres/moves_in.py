@@ -50,7 +50,7 @@ def _records(table: str, part: str) -> str:
     return f"from d join j on j.id = d.job_id {_RECORDS.format(table=table, part=part)}"
 
 
-# `$4`: the jobs come back to where they were. `$5`: callbacks that are not as they were there.
+# `$4`: the jobs come back to the store they were in. `$5`: callbacks that are not as they were there.
 STORE = f"""
 with d as materialized (
   select u.ord, u.job_id, u.name_id, u.doc::json as doc, u.callback
@@ -138,7 +138,7 @@ async def receive(db: Database, jobs: Sequence[Moving], *, audit: AuditEntry | N
 
 
 async def give_back(db: Database, moves: Sequence[UUID]) -> int:
-    """Put jobs back where they were; the keys have never been free."""
+    """Put jobs back into their queues, behind what is ready; the keys have never been free."""
 
     async def once(conn: Raw) -> int:
         async with looking(conn):

@@ -28,18 +28,26 @@ DELIVERED_WITHIN = SOURCE_KEPT - timedelta(days=1)
 
 IDENTITY = "select (select system_identifier from pg_control_system())::text || '/' || current_database()"
 
+# Numbers are drawn one by one, none ahead, so that whatever comes later has a greater one.
+_NEWEST = "select coalesce(pg_sequence_last_value('outlast.token_seq'::regclass), 0)"
+
 # In two parts, as the name of the schema is put in the place of what reads like ours.
 _CARRIER = f"'outlast' || '{CARRIER.removeprefix('outlast')}'"
 _CARRIED = "t.ctid, t.job_id, t.name_id, t.queue, t.rank, t.attempt, t.claim_no, t.crashes, t.interrupts"
 
 
 class _Place(NamedTuple):
-    """A bucket as a statement reads it: its columns, its order, and where it begins; `$2` is the queue, if any."""
+    """A bucket as a statement reads it: its columns, its order, and where it begins; `$2` is the queue, if any.
+
+    `bound` keeps what is numbered since the move began out: what it gave back comes behind its cursor else. Where jobs
+    go back to the place they were at, none is needed.
+    """
 
     columns: str
     order: str
     types: str
     start: tuple[object, ...]
+    bound: str = ""
 
     def first(self, queue: str | None) -> tuple[object, ...]:
         """Give the place before the first row."""
@@ -53,9 +61,14 @@ _PLACES = {
         "t.queue, t.rank, t.seq",
         "$4::text, $5::smallint, $6::bigint",
         ("", -32_768, -1),
+        "and t.seq <= $7::bigint",
     ),
     Bucket.GATE: _Place(
-        f"{_CARRIED}, t.since, null::timestamptz as due_at, null::smallint as reason", "t.job_id", "$4::uuid", (_NIL,)
+        f"{_CARRIED}, t.since, null::timestamptz as due_at, null::smallint as reason",
+        "t.job_id",
+        "$4::uuid",
+        (_NIL,),
+        "and t.seq <= $5::bigint",  # made fair meanwhile, a queue's ready jobs come here with their numbers
     ),
     Bucket.WAITING: _Place(
         f"{_CARRIED}, null::timestamptz as since, t.due_at, t.reason",
@@ -76,7 +89,7 @@ def _rows(name: str, table: str, by: str, order: str) -> str:
 _TAKE = f"""
 with t as materialized (
   select {{columns}} from outlast.{{table}} t
-  where ($2::text is null or t.queue = $2) and ({{order}}) > ({{types}})
+  where ($2::text is null or t.queue = $2) and ({{order}}) > ({{types}}) {{bound}}
   order by {{order}} limit $3 for update skip locked),
 s as materialized (
   select t.*, row_number() over (order by {{order}}) as ord, case
@@ -132,7 +145,7 @@ select count(*) from m"""  # noqa: S608  fragments of our own
 
 def _statement(bucket: Bucket) -> str:
     place = _PLACES[bucket]
-    sql = _TAKE.replace("{columns}", place.columns).replace("{table}", bucket.value)
+    sql = _TAKE.replace("{columns}", place.columns).replace("{table}", bucket.value).replace("{bound}", place.bound)
     # In the second part the rows are those of the first, under the same name.
     return sql.replace("{order}", place.order).replace("{types}", place.types)
 
@@ -146,6 +159,11 @@ async def identity(db: Database) -> str:
     return f"{found}/{db.schema}"
 
 
+async def newest(db: Database) -> int:
+    """Give the number that was drawn last."""
+    return int(await db.run(lambda conn: conn.fetchval(db.in_schema(_NEWEST))))
+
+
 async def take(
     db: Database,
     bucket: Bucket,
@@ -153,15 +171,17 @@ async def take(
     target: str,
     queue: str | None,
     after: tuple[object, ...] | None,
+    upto: int,
     batch: int,
     audit: AuditEntry | None,
 ) -> Taken:
     """Take the next jobs of a bucket out."""
-    start = _PLACES[bucket].first(queue) if after is None else after
+    place = _PLACES[bucket]
+    binds = (*(place.first(queue) if after is None else after), *((upto,) if place.bound else ()))
 
     async def once(conn: Raw) -> list[Row]:
         async with looking(conn):
-            rows = await conn.fetch(db.in_schema(_STATEMENTS[bucket]), target, queue, batch, *start)
+            rows = await conn.fetch(db.in_schema(_STATEMENTS[bucket]), target, queue, batch, *binds)
             if rows and rows[0]["taken"]:
                 await keep(db, conn, audit)
         return rows
