@@ -19,7 +19,8 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 MAX_URL_CHARS = 2_048
 _PORTS = {"http": 80, "https": 443}
-_OF_USER = re.compile(r"//[^/]*@")
+# With one of these anywhere, what reads like a host may be a name, and what reads like a port a password.
+_OF_USER = re.compile("@|%40", re.IGNORECASE)
 # Beside what `is_global` denies: shared and translated ranges, and what carries an address of version 4 inside.
 _DENIED = tuple(
     ip_network(text)
@@ -170,13 +171,16 @@ def _parts(url: str) -> SplitResult:
         raise _refused(
             url, f"is not 1 to {MAX_URL_CHARS} plain characters", "percent-encode what is not ASCII, blanks included"
         )
+    # What the parser says of an address repeats it.
+    fix = "use an address such as https://hooks.example.com/jobs"
     try:
         parts = urlsplit(url)
+    except ValueError:
+        raise _refused(url, "cannot be read", fix) from None
+    try:
         _ = parts.port
-    except ValueError as error:
-        raise _refused(
-            url, f"cannot be read: {error}", "use an address such as https://hooks.example.com/jobs"
-        ) from error
+    except ValueError:
+        raise _refused(url, "has no readable port", fix) from None
     return parts
 
 
@@ -194,6 +198,18 @@ def _is_host(host: str) -> bool:
 
 
 def _refused(url: str, what: str, fix: str) -> CallbackRefused:
-    # Of what may be a secret nothing is said again: it would be in a log, or on a page.
-    shown = _OF_USER.sub("//", url.partition("?")[0].partition("#")[0])
-    return CallbackRefused(f"the address {shown[:200]!r} {what}", fix=fix, pointer="/url")
+    return CallbackRefused(f"the address {_shown(url)}{what}", fix=fix, pointer="/url")
+
+
+def _shown(url: str) -> str:
+    """Give an origin that is beyond doubt, and a blank; of what may be a secret nothing is said again."""
+    if _OF_USER.search(url):
+        return ""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip(".").lower(), parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in _PORTS or not _is_host(host):
+        return ""
+    return f"{Origin(parts.scheme, host, port or _PORTS[parts.scheme])} "
