@@ -52,14 +52,14 @@ class Verdict(StrEnum):
     MOVED = "moved"
     THERE = "there"  # it has a job of that id
     KEY_TAKEN = "key_taken"  # another job has its idempotency key there, within its window
-    NO_WEBHOOK = "no_webhook"  # no webhook there is the one that its callback names here
+    NO_WEBHOOK = "no_webhook"  # no single webhook there is the one that its callback names here
 
 
 # With these the target has not stored the job, and it goes back to its queue, behind what is ready.
 REFUSED = frozenset({Verdict.KEY_TAKEN, Verdict.NO_WEBHOOK})
 WHY_REFUSED = {
     Verdict.KEY_TAKEN: "has an idempotency key that another job holds in the target",
-    Verdict.NO_WEBHOOK: "calls back a webhook whose label none has in the target: make one there, and move again",
+    Verdict.NO_WEBHOOK: "calls back a webhook, and no single one of its label (and origin) is there: leave exactly one",
 }
 
 
