@@ -1,7 +1,7 @@
 """The HTTP API for a server that is not ours: `main` hands this to whoever imports it, and that server runs it.
 
 It opens the store when the server starts it and closes it when the server stops it; signals that the server takes are
-overheard. Built from `bootstrap`.
+overheard. Counts the store meanwhile, as the role of the API does. Built from `bootstrap`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from datetime import timedelta
 
 from .bootstrap import build_auth, build_driver, build_outbox, build_services, build_telemetry
 from .control.drain import DrainControl
+from .control.overview import OverviewControl
 from .drivers.opening import close_driver, open_driver
 from .http.app import create_app
+from .http.counting import count_until
 from .http.deferred import Application, DeferredApp
 from .lifecycle.overheard import ask_to_leave, overheard
 from .lifecycle.shutdown import Shutdown
+from .lifecycle.tasks import start_task
 from .observability.tracing import open_tracing
 from .settings import Settings
 from .site import build_dashboard
@@ -51,6 +54,7 @@ def _build_asgi() -> Application:
         is_draining=lambda: leaving.is_draining,
         drain=DrainControl(status=leaving.status, begin=begin),
     )
+    overview = OverviewControl(driver)
 
     @asynccontextmanager
     async def around() -> AsyncIterator[None]:
@@ -66,14 +70,19 @@ def _build_asgi() -> Application:
             # The server waits for every request under way, also for those that wait for a job or follow one.
             loop.call_soon_threadsafe(services.end_waiting)
 
+        counting = start_task(
+            count_until(asyncio.Event(), count=overview.stats, telemetry=telemetry), name="outlast.count"
+        )
         with overheard(hear):
             try:
                 yield
             finally:
+                counting.cancel()
+                await asyncio.wait([counting])
                 if outbox is not None:
                     await outbox.close()
                 await close_driver(driver)
                 if tracing.is_ours:
                     await asyncio.to_thread(tracing.close)
 
-    return create_app(services, around=around, pages=build_dashboard(settings, driver, services))
+    return create_app(services, around=around, pages=build_dashboard(settings, driver, services, overview=overview))

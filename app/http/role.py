@@ -6,18 +6,14 @@ done. Also keeps the queue gauges of a process without a worker fresh. Called by
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
-from ..domain.errors import OutlastError
 from ..domain.snapshot import Stats
 from ..lifecycle.drain import DrainNotice
 from ..lifecycle.role import Life, Role
-from ..lifecycle.tasks import first_of
+from .counting import count_until
 from .server import HttpServer
 from .services import HttpServices
-
-_COUNT_SECONDS = 15.0
 
 
 class ApiRole(Role):
@@ -43,8 +39,9 @@ class ApiRole(Role):
         await self._server.start()
         life.running()
         try:
-            while not await first_of(life.is_leaving, self._server.has_ended, within=_COUNT_SECONDS):
-                await self._refresh()
+            await count_until(
+                life.is_leaving, self._server.has_ended, count=self._count, telemetry=self._services.telemetry
+            )
             life.idle()
             if not self._server.has_ended.is_set():
                 # Requests are answered while others end their work: load balancers need time to look elsewhere.
@@ -53,11 +50,3 @@ class ApiRole(Role):
             life.idle()
             left = life.budget.remaining(life.budget.deadline)
             await self._server.stop(within=None if left is None else left / 2)
-
-    async def _refresh(self) -> None:
-        try:
-            async with asyncio.timeout(_COUNT_SECONDS):
-                self._services.telemetry.store_counted(await self._count())
-        except (OutlastError, TimeoutError):
-            # The store is away: the gauges stay as they were, and readiness tells about the outage.
-            return
