@@ -35,6 +35,9 @@ class OverviewControl:
         self._kept_seconds = kept_seconds
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
+        # Grow when this process changes what is counted, so that a count under way is not kept.
+        self._changes = 0
+        self._deletions = 0
         self._counted: tuple[float, Stats] | None = None
         self._grouped: dict[str | None, tuple[float, tuple[DeadGroup, ...]]] = {}
         self._history = History()
@@ -43,9 +46,12 @@ class OverviewControl:
         """Give jobs by state and queue, as they were counted at most two seconds ago; of all tenants."""
         async with self._lock:
             if self._counted is None or self._monotonic() - self._counted[0] > self._kept_seconds:
-                began = self._monotonic()
-                self._counted = (began, await self._driver.stats())
-                self._remember(*self._counted)
+                began, changes = self._monotonic(), self._changes
+                stats = await self._driver.stats()
+                self._remember(began, stats)
+                if changes != self._changes:
+                    return stats
+                self._counted = (began, stats)
             return self._counted[1]
 
     @property
@@ -60,21 +66,24 @@ class OverviewControl:
         async with self._lock:
             found = self._grouped.get(tenant)
             if found is None or self._monotonic() - found[0] > _GROUPED_SECONDS:
-                began = self._monotonic()
+                began, deletions = self._monotonic(), self._deletions
+                found = (began, await self._driver.dead_letters(tenant=tenant))
+                if deletions != self._deletions:
+                    return found[1]
                 if len(self._grouped) >= _MOST_TENANTS:
                     self._grouped.clear()
-                found = self._grouped[tenant] = (began, await self._driver.dead_letters(tenant=tenant))
+                self._grouped[tenant] = found
             return found[1]
 
-    async def forget_dead_letters(self) -> None:
-        """Look again when somebody asks next: some were just deleted by this process."""
-        async with self._lock:
-            self._grouped.clear()
+    def forget_dead_letters(self) -> None:
+        """Look again when somebody asks next: some were just deleted by this process. Waits for no look under way."""
+        self._deletions += 1
+        self._grouped.clear()
 
-    async def forget(self) -> None:
-        """Count again when somebody asks next: this process has just changed what is counted."""
-        async with self._lock:
-            self._counted = None
+    def forget(self) -> None:
+        """Count again when somebody asks next: this process changed what is counted. Waits for no count under way."""
+        self._changes += 1
+        self._counted = None
 
     def history(self, seconds: float) -> tuple[Sample, ...]:
         """Give how old the oldest ready job was in the last so many seconds, oldest first; gaps where nobody asked."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from itertools import pairwise
+from typing import cast
 
 from app.control.history import History
 from app.control.overview import OverviewControl
 from app.domain.outcome import DeadLettered
 from app.domain.state import DeadReason, State
+from app.drivers.protocol import JobDriver
 from tests.http.api import failure
+from tests.roles.harness import Flaky, Gate
 from tests.support.drivers import memory_env, new_job
 
 
@@ -34,8 +38,40 @@ async def test_a_count_answers_for_two_seconds() -> None:
         clock.now += 0.2
         assert (await overview.stats()).by_state[State.READY] == 1
         await env.driver.enqueue(new_job())
-        await overview.forget()
+        overview.forget()
         assert (await overview.stats()).by_state[State.READY] == 2, "this process has changed something"
+
+
+async def test_a_count_under_way_is_neither_waited_for_nor_kept_by_who_changed_something() -> None:
+    async with memory_env() as env:
+        driver = Flaky(env.driver)
+        gate = Gate(driver, "stats")
+        overview = OverviewControl(cast("JobDriver", driver), monotonic=Clock())
+        async with asyncio.TaskGroup() as group:
+            slow = group.create_task(overview.stats())
+            await gate.entered.wait()
+            await env.driver.enqueue(new_job())
+            overview.forget()
+            later = group.create_task(overview.stats())
+            gate.go_on.set()
+        assert slow.result() is not later.result()
+        assert later.result() is await overview.stats()
+        assert driver.calls == ["stats"] * 2
+
+
+async def test_groups_under_way_are_neither_waited_for_nor_kept_by_who_deleted_some() -> None:
+    async with memory_env() as env:
+        driver = Flaky(env.driver)
+        gate = Gate(driver, "dead_letters")
+        overview = OverviewControl(cast("JobDriver", driver), monotonic=Clock())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(overview.dead_letters(tenant=None))
+            await gate.entered.wait()
+            overview.forget_dead_letters()
+            gate.go_on.set()
+        for _ in range(2):
+            await overview.dead_letters(tenant=None)
+        assert driver.calls == ["dead_letters"] * 2
 
 
 async def test_groups_of_dead_letters_answer_for_a_quarter_of_a_minute() -> None:

@@ -62,7 +62,7 @@ async def purge(visit: Visit) -> Response:
         after=None if found is None else JobId(found),
         by=visit.acting(form),
     )
-    await visit.services.overview.forget_dead_letters()
+    visit.services.overview.forget_dead_letters()
     more = "" if done.next_after is None else "; there are more, send it again"
     return visit.go("/dead", said=f"Deleted {done.purged:,} dead letters{more}")
 

@@ -90,7 +90,7 @@ async def pause(visit: Visit) -> Response:
         )
     lasts = None if minutes is None else timedelta(minutes=minutes)
     await visit.services.queues.pause(name, by=by.actor, reason=by.reason, lasts=lasts)
-    await visit.services.overview.forget()
+    visit.services.overview.forget()
     return visit.go(f"/queues/{name}", said="Paused: running jobs go on, none is claimed")
 
 
@@ -100,7 +100,7 @@ async def resume(visit: Visit) -> Response:
     visit.seen.visitor.check_queue(name)
     by = visit.acting(form)
     await visit.services.queues.resume(name, by=by.actor, reason=by.reason)
-    await visit.services.overview.forget()
+    visit.services.overview.forget()
     return visit.go(f"/queues/{name}", said="Open: jobs are claimed again")
 
 
@@ -111,7 +111,7 @@ async def limit(visit: Visit) -> Response:
     by = visit.acting(form)
     change = QueueChange(concurrency=_setting(form, "concurrency"), max_depth=_setting(form, "max_depth"))
     await visit.services.queues.limit(name, change, by=by.actor, reason=by.reason)
-    await visit.services.overview.forget()
+    visit.services.overview.forget()
     return visit.go(f"/queues/{name}", said="Limits set")
 
 
