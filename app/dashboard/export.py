@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..control.render import render
 from ..control.represent import job_document
@@ -21,13 +21,14 @@ COLUMNS = tuple(
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
+def csv_head() -> bytes:
+    """Give the first line of CSV."""
+    return _csv([COLUMNS])
+
+
 def as_csv(jobs: Iterable[JobView]) -> bytes:
-    """Give jobs as CSV in UTF-8, a head first."""
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
-    writer.writerows([harmless(cell) for cell in _row(job)] for job in jobs)
-    return out.getvalue().encode("utf-8", "replace")
+    """Give jobs as lines of CSV in UTF-8."""
+    return _csv([harmless(cell) for cell in _row(job)] for job in jobs)
 
 
 def as_ndjson(jobs: Iterable[JobView]) -> bytes:
@@ -39,6 +40,12 @@ def harmless(cell: object) -> str:
     """Give a cell as text that no spreadsheet computes."""
     text = "" if cell is None else str(cell)
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerows(rows)
+    return out.getvalue().encode("utf-8", "replace")
 
 
 def _row(job: JobView) -> tuple[object, ...]:

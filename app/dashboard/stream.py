@@ -10,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from starlette.requests import ClientDisconnect
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Send
+from starlette.responses import Response
+from starlette.types import Send
 
 from ..domain.errors import OutlastError, RateLimited, Unauthenticated
+from .streamed import Streamed
 from .visit import Visit
 
 _BREATH_SECONDS = 0.25
 _LOOK_SECONDS = 2.0
 _NAP_SECONDS = 0.25
-_SEND_SECONDS = 30.0
 _MOST = 256
 _MOST_EACH = 20
 _TOPIC = re.compile(r"(?:jobs|job:[0-9a-f-]{36})")
@@ -72,15 +71,13 @@ def stream_page(streams: Streams) -> Callable[[Visit], Awaitable[Response]]:
     return page
 
 
-class _Stream(StreamingResponse):
-    media_type = "text/event-stream"
-
+class _Stream(Streamed):
     def __init__(self, visit: Visit, streams: Streams, name: bytes) -> None:
         self._opened = ExitStack()
         self._opened.enter_context(streams.admit(visit.seen.visitor.name))
-        super().__init__(self._events(visit, name), headers=_HEADERS)
+        super().__init__(self._events(visit, name), media_type="text/event-stream", headers=_HEADERS)
 
-    async def _events(self, visit: Visit, name: bytes) -> AsyncIterator[bytes]:
+    async def _events(self, visit: Visit, name: bytes) -> AsyncGenerator[bytes, None]:
         rung = asyncio.Event()
         with suppress(OutlastError):  # the store is away, or has no bell: the looks go on
             self._opened.enter_context(visit.services.overview.heard(rung.set))
@@ -94,17 +91,9 @@ class _Stream(StreamingResponse):
         yield _DRAINING
 
     async def stream_response(self, send: Send) -> None:
-        """Send what there is as it comes; a reader that does not take it in time is gone."""
-
-        async def within(message: Message) -> None:
-            try:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await send(message)
-            except TimeoutError:
-                raise ClientDisconnect from None
-
+        """Send hints, and be counted no more at the end."""
         with self._opened:
-            await super().stream_response(within)
+            await super().stream_response(send)
 
 
 async def _may_stay(visit: Visit) -> bool:

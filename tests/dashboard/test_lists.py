@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -9,11 +10,15 @@ import re
 from typing import Any
 
 import pytest
+from starlette.types import Message
 
+from app.control.jobs import ListQuery
 from app.dashboard.export import COLUMNS, harmless
 from app.dashboard.pages import jobs as page
 from app.domain.api_key import Identity, Scope
+from app.domain.errors import DriverUnavailable
 from app.domain.outcome import DeadLettered
+from app.domain.snapshot import JobPage
 from app.domain.state import DeadReason
 from tests.dashboard.visitor import Visitor
 from tests.http.api import failure
@@ -93,6 +98,73 @@ async def test_a_file_has_so_many_jobs_and_no_more(visitor: Visitor, monkeypatch
     monkeypatch.setattr(page, "MOST_EXPORTED", 3)
     rows, documents = await exported(visitor, "q=")
     assert [row["id"] for row in rows] == [each["id"] for each in documents] == made[:1:-1]
+
+
+class _Download:
+    """A file as the server sends it: its parts as they come."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self.body = b""
+        self.has_ended = False
+        self.has_begun = asyncio.Event()
+        self._app = visitor.api.app
+
+    async def take(self, path: str, query: bytes) -> None:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query,
+        }
+        scope |= {"headers": [(b"host", b"localhost:8080")], "asgi": {"version": "3.0", "spec_version": "2.4"}}
+        await self._app({**scope, "http_version": "1.1", "scheme": "http"}, self._receive, self._send)
+
+    async def _receive(self) -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.body":
+            self.body += message["body"]
+            self.has_ended = not message["more_body"]
+            if self.body:
+                self.has_begun.set()
+
+
+async def test_a_file_begins_before_its_last_page_is_read(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [(await visitor.api.post(delay_ms=60_000))["id"] for _ in range(5)]
+    monkeypatch.setattr(page, "_A_PAGE", 2)
+    download, listing, store = _Download(visitor), visitor.env.driver.list, visitor.env.driver
+
+    async def in_turn(query: ListQuery) -> JobPage:
+        if query.before is not None:
+            async with asyncio.timeout(5):
+                await download.has_begun.wait()
+        return await listing(query)
+
+    monkeypatch.setattr(store, "list", in_turn)
+    await download.take("/ui/jobs.file", b"as=ndjson")
+    assert download.has_ended
+    assert [json.loads(line)["id"] for line in download.body.splitlines()] == made[::-1]
+
+
+async def test_a_file_is_cut_short_and_not_ended_where_the_store_goes_away(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await visitor.api.post(delay_ms=60_000)
+    monkeypatch.setattr(page, "_A_PAGE", 2)
+    download, listing, store = _Download(visitor), visitor.env.driver.list, visitor.env.driver
+
+    async def once(query: ListQuery) -> JobPage:
+        if query.before is not None:
+            raise DriverUnavailable("gone", fix="wait")
+        return await listing(query)
+
+    monkeypatch.setattr(store, "list", once)
+    with pytest.raises(DriverUnavailable):
+        await download.take("/ui/jobs.file", b"as=csv")
+    assert (len(download.body.splitlines()), download.has_ended) == (3, False), "a head and one page"
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "  =1", "|calc", '=HYPERLINK("x")'])

@@ -7,7 +7,7 @@ its number is not known, and none is shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -20,13 +20,14 @@ from ...domain.bulk import ACTS_ON, BulkAction
 from ...domain.edit import version_of
 from ...domain.errors import CursorInvalid, RequestInvalid
 from ...domain.job import JobId
-from ...domain.snapshot import JobView, Stats
+from ...domain.snapshot import JobPage, JobView, Stats
 from ...domain.state import State
 from ...domain.text import read_uuid
 from ..activity import Activity, activity_of, range_of
-from ..export import as_csv, as_ndjson
+from ..export import as_csv, as_ndjson, csv_head
 from ..panels import panel_of
 from ..query import Asked, read_query
+from ..streamed import Streamed
 from ..visit import COUNTED_ENDED, OPERATE, Visit
 from .entry import nowhere_else
 
@@ -99,23 +100,35 @@ async def _activity(visit: Visit, asked: Asked) -> Activity | None:
 
 
 async def export(visit: Visit) -> Response:
-    """Give what a search finds as a file, the newest so many of it; without payloads, whoever asks."""
+    """Give what a search finds as a file, the newest so many of it; without payloads, whoever asks.
+
+    It is read as it is sent. A store that goes away meanwhile cuts the file short, and the download fails.
+    """
     asked = read_query(visit.request.query_params.getlist("q"), visit.now)
     media_type, write = _FORMATS.get(visit.asked("as"), _FORMATS["csv"])
     if asked.wrong or asked.job_id is not None:
         raise RequestInvalid(
             f"the search is not understood: {(asked.wrong or ('an id is no search',))[0]}", fix="correct it on its page"
         )
-    query, jobs = replace(_query(visit, asked), limit=_A_PAGE), list[JobView]()
-    while len(jobs) < MOST_EXPORTED:
-        found = await visit.services.jobs.list(query)
-        jobs += found.items
-        if found.next_after is None:
-            break
-        query = replace(query, before=found.next_after)
+    query = replace(_query(visit, asked), limit=_A_PAGE)
+    pages = _pages(visit, query, await visit.services.jobs.list(query), write)
     name = f"outlast-jobs-{visit.now:%Y%m%d-%H%M%S}.{'csv' if write is as_csv else 'ndjson'}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(write(jobs[:MOST_EXPORTED]), media_type=media_type, headers=headers)
+    return Streamed(pages, media_type=media_type, headers=headers)
+
+
+async def _pages(
+    visit: Visit, query: ListQuery, found: JobPage, write: Callable[[Iterable[JobView]], bytes]
+) -> AsyncGenerator[bytes, None]:
+    if write is as_csv:
+        yield csv_head()
+    left = MOST_EXPORTED
+    while True:
+        yield write(found.items[:left])
+        left -= len(found.items)
+        if left <= 0 or found.next_after is None:
+            return
+        found = await visit.services.jobs.list(replace(query, before=found.next_after))
 
 
 async def columns(visit: Visit) -> Response:
