@@ -32,6 +32,23 @@ def hasty(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
     return api
 
 
+@pytest.fixture
+async def spend(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]:
+    """Sleep so many seconds by the loop's clock, which is put on: it takes no time, however busy the machine is."""
+    loop = asyncio.get_running_loop()
+    real, ahead = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+
+    def put_on(seconds: float) -> None:
+        ahead[0] += seconds
+
+    async def spending(seconds: float) -> None:
+        loop.call_soon(put_on, seconds)  # once the sleep has begun
+        await asyncio.sleep(seconds)
+
+    return spending
+
+
 async def test_a_store_that_says_nothing_is_answered_for(hasty: Api) -> None:
     for request in (
         hasty.client.get("/v1/jobs"),
@@ -43,16 +60,17 @@ async def test_a_store_that_says_nothing_is_answered_for(hasty: Api) -> None:
         assert "repeat" in answer.json()["fix"]
 
 
-async def test_what_a_request_waits_for_comes_out_of_one_budget(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_request_waits_for_comes_out_of_one_budget(
+    api: Api, spend: Callable[[float], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its key takes more than half of it, and so does its question: each by itself would have been in time."""
-    monkeypatch.setattr("app.http.patience.ANSWER_SECONDS", BOUND)
     identity = await api.guard.authenticate("")
     done, begun = [], []
 
     def slow(name: str, answer: object) -> Callable[..., Awaitable[object]]:
         async def taking(*_: object, **__: object) -> object:
             begun.append(name)
-            await asyncio.sleep(0.6 * BOUND)
+            await spend(0.6 * ANSWER_SECONDS)
             done.append(name)
             return answer
 
@@ -90,26 +108,27 @@ async def test_a_body_that_comes_in_parts_is_not_read_for_ever(hasty: Api, monke
     assert code_of(answer) == (503, "DRIVER_UNAVAILABLE")
 
 
-async def test_a_body_that_is_on_its_way_is_not_held_against_its_store(hasty: Api) -> None:
+async def test_a_body_that_is_on_its_way_is_not_held_against_its_store(
+    api: Api, spend: Callable[[float], Awaitable[None]]
+) -> None:
     """The bound begins once the body is there; until then it has its own."""
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b'{"name": "no.such", '
-        await asyncio.sleep(4 * BOUND)
+        await spend(1.5 * ANSWER_SECONDS)
         yield b'"payload": {}}'
 
     headers = {"content-type": "application/json"}
-    answer = await hasty.client.post("/v1/jobs", content=slowly(), headers=headers)
+    answer = await api.client.post("/v1/jobs", content=slowly(), headers=headers)
     assert code_of(answer) == (404, "JOB_UNKNOWN")
 
 
-async def test_what_was_asked_to_wait_waits(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.http.patience.ANSWER_SECONDS", 0.3)
+async def test_what_was_asked_to_wait_waits(api: Api, spend: Callable[[float], Awaitable[None]]) -> None:
     async with api.up():
         job = await api.post()
         result = asyncio.create_task(api.client.get(job["links"]["result"], headers={"prefer": "wait=20"}))
         await waiting(api)
-        await asyncio.sleep(0.5)
+        await spend(1.5 * ANSWER_SECONDS)
         await api.finish()
         assert (await result).status_code == 200
 
@@ -131,7 +150,7 @@ async def test_a_pool_that_is_in_use_is_waited_for_once(database_url: str, monke
             waits.append(driver._db.pool)
             return await take()
 
-        monkeypatch.setattr("app.http.patience.ANSWER_SECONDS", BOUND)
+        monkeypatch.setattr("app.http.patience.ANSWER_SECONDS", 0.5)
         monkeypatch.setattr(driver._db._hand, "take", counted)
         async with driver._db.raw():
             waits.clear()
