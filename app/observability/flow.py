@@ -1,11 +1,12 @@
 """What this process has counted of attempts since it was asked last, taken off the metrics it keeps anyway.
 
 Nothing is counted twice and nothing more is counted on the way of a job. Made by `telemetry`; a worker asks, and says
-when the store has taken it.
+when the store has taken it. Workers that share one take turns.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterable
 
@@ -19,9 +20,14 @@ _Kind = tuple[str, str]
 
 
 class FlowMeter:
-    """Differences between two looks at the metrics. Safe from any thread; each is given until it is added."""
+    """Differences between two looks at the metrics. Safe from any thread; each is given until it is added.
+
+    `turn` is held from taking a batch until the store's answer: another would be given the same one meanwhile, and a
+    store that does not know it yet would add it twice.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
+        self.turn = asyncio.Lock()
         self._metrics = metrics
         self._lock = threading.Lock()
         self._seen: dict[_Kind, Tally] = {}

@@ -38,7 +38,7 @@ class TallyKeeper:
     async def _add(self, batches: int, *, within: float | None) -> None:
         flow = self._telemetry.flow
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(within), flow.turn:
                 for batch in filter(None, (flow.take() for _ in range(batches))):
                     await self._driver.add_flow(batch)
                     flow.added(batch)

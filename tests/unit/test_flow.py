@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -92,3 +93,33 @@ async def test_a_lost_reply_counts_nothing_twice_and_loses_nothing() -> None:
     await keeper.end()
     points = await driver.flow(FlowQuery(tier=TIERS[2], since=datetime(2000, 1, 1, tzinfo=UTC)))
     assert [point.tally.counts for point in points] == [(1, 0, 1, 0, 0, 0)]
+
+
+async def test_two_workers_of_one_process_add_a_batch_once() -> None:
+    class Slow(MemoryDriver):
+        """Knows a batch no sooner than it has added it, and takes its time over the first."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked: list[FlowBatch] = []
+            self.entered, self.go_on = asyncio.Event(), asyncio.Event()
+
+        async def add_flow(self, batch: FlowBatch) -> None:
+            self.asked.append(batch)
+            self.entered.set()
+            await self.go_on.wait()
+            await super().add_flow(batch)
+
+    driver, telemetry = Slow(), Telemetry(metrics=Metrics())
+    one, other = (TallyKeeper(driver=driver, telemetry=telemetry, roll=lambda: 0.0) for _ in range(2))
+    kind = telemetry.metrics.kind("demo.job", "mail")
+    kind.counted("ok")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(one.end())
+        await driver.entered.wait()
+        kind.counted("dead")
+        group.create_task(other.end())
+        await asyncio.sleep(0)  # it waits for its turn
+        driver.go_on.set()
+    assert [len(batch.parts) for batch in driver.asked] == [1, 1]
+    assert [batch.parts[0].tally.counts for batch in driver.asked] == [(1, 0, 0, 0, 0, 0), (0, 0, 1, 0, 0, 0)]
