@@ -131,7 +131,7 @@ async def test_what_is_looked_for_is_a_value_and_no_part_of_a_statement(each_api
     assert len((await each_api.client.get("/v1/jobs")).json()["items"]) == len(ODD)
 
 
-# Each refused for something else; a password in them is where the parser does not look for one, or part of what it says.
+# Each refused for something else, with a password where the parser does not look for one, or says what it found.
 HOOKS = (
     f"https://user:{CANARY}@hooks.example.com/",
     f"https://user:{CANARY}#x@hooks.example.com/",
