@@ -197,6 +197,7 @@ def build_doctor(
         return Surroundings(
             pool_size=settings.pool_size,
             drain=timedelta(seconds=settings.drain_seconds),
+            lease=timedelta(seconds=settings.lease_seconds),
             grace=None if grace is None else timedelta(seconds=grace),
             modules=look_at_modules(settings.jobs) if is_here else None,
             ports=tuple(look_at_port(name, *address_of(bind, name)) for name, bind in addresses.items())

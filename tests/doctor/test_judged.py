@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,8 +10,10 @@ import pytest
 
 from app.control.doctor.checks import CHECKS
 from app.control.doctor.finding import Examined, Finding, Level, Surroundings
+from app.control.doctor.server_checks import _limits
 from app.domain.errors import DriverUnavailable
 from app.domain.vitals import Holder, HolderKind, ServerVitals, Vitals
+from app.drivers.postgres.connect import COMMAND_TIMEOUT, _session_settings
 from tests.doctor.clinic import clock
 
 WELL = ServerVitals(
@@ -74,3 +77,27 @@ def test_an_outbox_in_another_database_that_is_away_fails_alone() -> None:
 def test_connections_suffice_to_the_last_one() -> None:
     assert found("connections", replace(WELL, available=7)).level is Level.OK
     assert found("connections", replace(WELL, available=6)).level is Level.FAIL
+
+
+@pytest.mark.parametrize(
+    ("seconds", "idle", "lock"), [(30, "10s", "5s"), (10, "10s", "5s"), (6, "6s", "3s"), (3, "3s", "1500ms")]
+)
+def test_limits_for_a_role_behind_a_pooler_fit_the_lease(seconds: float, idle: str, lock: str) -> None:
+    missing = ("idle_in_transaction_session_timeout", "jit", "lock_timeout", "statement_timeout")
+    around = replace(SURROUNDINGS, lease=timedelta(seconds=seconds))
+    finding = found("session_settings", replace(WELL, missing=missing), surroundings=around)
+    assert [command.partition(" set ")[2] for command in finding.commands] == [
+        f"idle_in_transaction_session_timeout = '{idle}'",
+        "jit = off",
+        f"lock_timeout = '{lock}'",
+        "statement_timeout = '15s'",
+    ]
+
+
+@pytest.mark.parametrize("seconds", [30, 10, 6, 3])
+def test_they_are_those_that_a_session_without_a_pooler_has(seconds: float) -> None:
+    lease = timedelta(seconds=seconds)
+    sent = _session_settings(COMMAND_TIMEOUT, lease)
+    for name, value in _limits(lease).items():
+        number, unit = re.fullmatch(r"'(\d+)(m?s)'", value).groups()  # type: ignore[union-attr]  # it matches
+        assert int(number) * (1 if unit == "ms" else 1_000) == int(sent[name])

@@ -79,6 +79,7 @@ class Surroundings:
 
     pool_size: int
     drain: timedelta
+    lease: timedelta = timedelta(seconds=30)
     grace: timedelta | None = None
     modules: ModulesFound | None = None
     ports: tuple[PortFound, ...] | None = None

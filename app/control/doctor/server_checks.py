@@ -11,11 +11,9 @@ from .finding import Check, Examined, Finding, Level, of_server, ok, quoted
 BESIDE_THE_POOL = 3
 # A worker that claims, settles, hands back and maintains at once needs so many.
 _LEAST_POOL = 4
-_VALUES = {
-    "statement_timeout": "'15s'",
-    "lock_timeout": "'5s'",
-    "idle_in_transaction_session_timeout": "'10s'",
-}
+_STATEMENT = timedelta(seconds=15)
+_LOCK = timedelta(seconds=5)
+_IDLE = timedelta(seconds=10)
 _OF_STANDBY = (
     "; for a slot whose standby is there, end the long queries on the standby, or set hot_standby_feedback to off there"
 )
@@ -38,9 +36,10 @@ def _pooler(_examined: Examined, server: ServerVitals) -> Finding:
     )
 
 
-def _session_settings(_examined: Examined, server: ServerVitals) -> Finding:
+def _session_settings(examined: Examined, server: ServerVitals) -> Finding:
     if not server.missing:
         return ok("limits and planner settings of our sessions are in force")
+    limits = _limits(examined.surroundings.lease)
     prefix = f'alter role "{server.role}" in database "{server.database}" set'
     return Finding(
         level=Level.WARN,
@@ -48,8 +47,24 @@ def _session_settings(_examined: Examined, server: ServerVitals) -> Finding:
         " begins",
         facts={"missing": list(server.missing)},
         fix="give them to the role, and let the pooler begin new sessions (RECONNECT in PgBouncer's console)",
-        commands=tuple(f"{prefix} {name} = {_VALUES.get(name, 'off')}" for name in server.missing),
+        commands=tuple(f"{prefix} {name} = {limits.get(name, 'off')}" for name in server.missing),
     )
+
+
+def _limits(lease: timedelta) -> dict[str, str]:
+    """Give the limits that a session without a pooler has: a frozen one keeps its locks no longer than its lease."""
+    idle = min(_IDLE, lease)
+    limits = {
+        "statement_timeout": _STATEMENT,
+        "lock_timeout": min(_LOCK, idle / 2),
+        "idle_in_transaction_session_timeout": idle,
+    }
+    return {name: _written(limit) for name, limit in limits.items()}
+
+
+def _written(limit: timedelta) -> str:
+    seconds = limit.total_seconds()
+    return f"'{seconds:.0f}s'" if seconds.is_integer() else f"'{limit // _MILLISECOND}ms'"
 
 
 def _wakeups(examined: Examined, server: ServerVitals) -> Finding:
