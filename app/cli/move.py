@@ -107,18 +107,20 @@ async def _open(source: Settings, target: Settings, verb: Callable[[MoveControl]
         if not second.capabilities.is_durable:
             raise volatile(second)
         await open_driver(first, within=OPEN)
-        where = (_shown(source.database_url or ""), _shown(target.database_url or ""))
+        where = (without_user(source.database_url or ""), without_user(target.database_url or ""))
         return await verb(MoveControl(first, second, where=where))
     finally:
         await close_driver(second)
         await close_driver(first)
 
 
-def _shown(address: str) -> str:
+def without_user(address: str) -> str:
     """Give where an address leads, without who goes there and with what."""
     parts = urlsplit(address)
-    host = parts.hostname or next(iter(parse_qs(parts.query).get("host", ())), "")
-    return f"{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    asked = parse_qs(parts.query)
+    host = parts.hostname or next(iter(asked.get("host", ())), "")
+    port = parts.port or next(iter(asked.get("port", ())), "")
+    return f"{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}{parts.path}"
 
 
 def _print(counted: MoveCount, came: Counter[str], *, dry_run: bool, is_cut: bool, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from app.cli.move import without_user as where
 from app.control.doctor.finding import Finding, Level, Limits
 from app.control.moving import MoveControl
 from app.domain.audit import Acting
@@ -31,6 +33,9 @@ from tests.roles.harness import QUICK, Bench, working
 from tests.support.drivers import new_job, new_worker
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(60)]
+
+
+BY = Acting(actor="tests")
 
 
 @job("shop.import")
@@ -169,15 +174,23 @@ async def test_what_a_broken_move_left_is_brought_to_its_end(
         await target.open()
         for _ in range(3):
             await driver.enqueue(new_job("shop.import"))
-        taken = await driver.moves.take(Bucket.READY, target=await target.moves.identity())
+        address = where(url)
+        async for _ in MoveControl(driver, target, where=("here", address)).move(queue="default", by=BY):
+            break  # taken out
         (first, *_) = await driver.moves.left(await target.moves.identity(), batch=1)
         await target.moves.receive([first])  # and killed
-        assert (taken.taken, (await clinic.well("moves")).facts) == (3, {"on_the_way": 3})
+        assert (await clinic.well("moves")).facts == {"on_the_way": 3}
         await clinic.execute("update outlast.moving set taken_at = outlast.clock() - interval '2 minutes'")
         finding = await clinic.sick("moves")
         assert f"3 for {make_url(url).database} since" in finding.text
-        assert finding.commands == (f"outlast jobs move --to postgresql://…/{make_url(url).database}",)
-        await move(driver, target)
+        (command,) = finding.commands
+        words = shlex.split(command)
+        assert (words[:4], words[5:]) == (["outlast", "jobs", "move", "--to"], ["--queue", "default"])
+        assert where(words[4]) == address
+        async with Clinic(as_user(words[4], url)).driver() as same:
+            await same.open()
+            assert await same.moves.identity() == await target.moves.identity()
+            await move(driver, same)
         assert (await clinic.well("moves")).facts == {"on_the_way": 0}
         assert len((await target.list(ListQuery())).items) == 3
 
@@ -208,9 +221,16 @@ async def test_what_a_target_may_have_forgotten_is_decided_by_hand(
         assert {view.id for view in (await target.list(ListQuery())).items} == set(jobs)
 
 
+def as_user(address: str, url: str) -> str:
+    """Give an address with the user and the password of another one."""
+    known = make_url(url)
+    made = make_url(address).set(drivername=known.drivername, username=known.username, password=known.password)
+    return made.render_as_string(hide_password=False)
+
+
 async def move(source: PostgresDriver, target: PostgresDriver) -> None:
     """Do what `outlast jobs move` does."""
-    async for _ in MoveControl(source, target, where=("here", "there")).move(queue=None, by=Acting(actor="tests")):
+    async for _ in MoveControl(source, target, where=("here", "there")).move(queue=None, by=BY):
         pass
 
 

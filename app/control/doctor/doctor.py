@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from ...domain.audit import Action, AuditQuery, AuditView
 from ...domain.errors import DriverUnavailable, OutlastError
 from ...domain.explain_fleet import is_alive
 from ...drivers.outbox import OutboxStore
@@ -120,9 +121,16 @@ class Doctor:
                     workers=tuple(each for each in workers if is_alive(each, store_now)),
                     queues=await driver.queues(),
                     job_types=await driver.job_types(),
+                    moved=await self._moved(examined),
                 )
         except OutlastError as error:
             return replace(examined, error=error)
+
+    async def _moved(self, examined: Examined) -> tuple[AuditView, ...]:
+        """Give the newest rows of the audit about moves, if one has left something on its way."""
+        if examined.vitals is None or examined.vitals.work is None or not examined.vitals.work.moves:
+            return ()
+        return (await self._driver.audit(AuditQuery(action=Action.JOBS_MOVE))).items
 
     async def _with_outbox(self, examined: Examined, until: float) -> Examined:
         """Add the outbox, which may be in another database."""

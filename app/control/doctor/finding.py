@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ...domain.audit import AuditView
 from ...domain.errors import OutlastError
 from ...domain.outbox import OutboxView
 from ...domain.snapshot import JobTypeDoc, QueueView, WorkerView
@@ -90,7 +91,8 @@ class Examined:
     """Everything the checks judge. `error` stands in for a store that does not answer.
 
     `now` is this machine's clock when the store was asked, halfway; `took` how long its answer was under way.
-    `heard`: the round trip of a wake-up, None without one. What needs the schema is empty without it.
+    `heard`: the round trip of a wake-up, None without one. `moved`: rows of the audit about moves, newest first, where
+    one was cut. What needs the schema is empty without it.
     """
 
     now: datetime
@@ -106,6 +108,7 @@ class Examined:
     outbox: OutboxView | None = None
     outbox_error: OutlastError | None = None
     store_now: datetime | None = None
+    moved: tuple[AuditView, ...] = ()
 
     @property
     def server(self) -> ServerVitals | None:

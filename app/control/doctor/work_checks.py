@@ -8,6 +8,7 @@ from datetime import timedelta
 from ...domain.explain_fleet import knows, stays
 from ...domain.vitals import ReadyGroup
 from .finding import Check, Examined, Finding, Level, ok, quoted, skip
+from .moved import again
 
 _SHOWN = 5
 _NO_STORE = "the store did not answer, or its schema is older"
@@ -161,13 +162,15 @@ def _moves(examined: Examined) -> Finding:
                 for move in late
             ),
         )
+    commands = [again(move, examined.moved) for move in broken]
     return Finding(
         level=Level.FAIL,
         text=text,
         facts=facts,
-        fix="move again, to the same address: what was left on the way goes first (`outlast audit list --action"
-        " store.move` says which it was)",
-        commands=tuple(f"outlast jobs move --to postgresql://…/{move.database}" for move in broken),
+        fix="move again, to the same address, with its user and password, which are kept nowhere: what was"
+        " left on the way goes first"
+        + ("" if all(commands) else " (`outlast audit list --action store.move` says which address it was)"),
+        commands=tuple(command for command in commands if command is not None),
     )
 
 
