@@ -35,6 +35,7 @@ from ..domain.bulk import (
 from ..domain.errors import NotImplementedYet, RequestInvalid
 from ..domain.job import LONGEST_DURATION, JobId
 from ..domain.state import State
+from ..domain.waited import waited_for
 from ..drivers.bulk import BulkStore
 from ..jobs.admission import wall_clock
 from ..jobs.request import OLDEST_RUN_AT
@@ -95,9 +96,11 @@ class BulkControl:
 
         Raises:
             RequestInvalid: the request means nothing that could be done (detail `pointer`).
+            QueryTooSlow: they could not be counted in time.
         """
         bulk = await self._new(request)
-        return Counted(count=await self._given().count(bulk), bulk=bulk)
+        with waited_for():  # a question, whatever the method of its request
+            return Counted(count=await self._given().count(bulk), bulk=bulk)
 
     async def make(self, request: BulkRequest) -> BulkView:
         """Make an operation over the jobs that fit now; durable when this returns, and worked off by any worker.

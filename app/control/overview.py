@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 
+from ..domain.errors import QueryTooSlow
 from ..domain.snapshot import DeadGroup, Stats
+from ..domain.waited import LOOK_SECONDS, is_waited_for
 from ..drivers.protocol import JobDriver, Wake
 from .history import History, Sample
 
@@ -44,7 +46,7 @@ class OverviewControl:
 
     async def stats(self) -> Stats:
         """Give jobs by state and queue, as they were counted at most two seconds ago; of all tenants."""
-        async with self._lock:
+        async with self._turn():
             if self._counted is None or self._monotonic() - self._counted[0] > self._kept_seconds:
                 began, changes = self._monotonic(), self._changes
                 stats = await self._driver.stats()
@@ -63,7 +65,7 @@ class OverviewControl:
 
     async def dead_letters(self, *, tenant: str | None) -> tuple[DeadGroup, ...]:
         """Give the dead letters in groups, as they were up to a quarter of a minute ago: many are read for it."""
-        async with self._lock:
+        async with self._turn():
             found = self._grouped.get(tenant)
             if found is None or self._monotonic() - found[0] > _GROUPED_SECONDS:
                 began, deletions = self._monotonic(), self._deletions
@@ -100,6 +102,25 @@ class OverviewControl:
             ear()
 
         return self._driver.heard(on_wake)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait for who is counting, who answers for all; no longer than a read may take.
+
+        Raises:
+            QueryTooSlow: others were before for that long.
+        """
+        try:
+            async with asyncio.timeout(LOOK_SECONDS if is_waited_for() else None):
+                await self._lock.acquire()
+        except TimeoutError as late:
+            raise QueryTooSlow(
+                f"the store was counted for others for {LOOK_SECONDS:g} s", fix="repeat the call in a moment"
+            ) from late
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _remember(self, at: float, stats: Stats) -> None:
         self._history.add(at, max((queue.oldest_ready_seconds or 0.0 for queue in stats.queues), default=0.0))

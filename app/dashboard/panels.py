@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ..domain.errors import OutlastError
+from ..domain.errors import OutlastError, QueryTooSlow
 
 ValueT = TypeVar("ValueT")
 
@@ -25,3 +25,11 @@ async def panel_of(reading: Awaitable[ValueT]) -> Panel[ValueT]:
         return Panel(value=await reading)
     except OutlastError as error:
         return Panel(error=error)
+
+
+async def unless_slow(reading: Awaitable[ValueT]) -> tuple[ValueT | None, QueryTooSlow | None]:
+    """Read what a page is about; where that takes too long the page says so, beside the filter to be narrowed."""
+    try:
+        return await reading, None
+    except QueryTooSlow as error:
+        return None, error

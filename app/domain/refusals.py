@@ -98,6 +98,14 @@ class RateLimited(OutlastError):
     retryable = True
 
 
+class QueryTooSlow(OutlastError):
+    """What was to be read could not be found or counted in time; the reading was ended, and nothing was changed."""
+
+    code = "QUERY_TOO_SLOW"
+    title = "Too slow, narrow the filter"
+    retryable = True
+
+
 class CallbackRefused(OutlastError):
     """The callback's address is not one this service may call."""
 

@@ -118,6 +118,11 @@ REPAIRS: Mapping[str, str] = {
     ),
     "PRECONDITION_FAILED": "Read the resource again, decide anew, and send the new `ETag`.",
     "PRECONDITION_REQUIRED": "Read the resource and send its `ETag` as `If-Match`.",
+    "QUERY_TOO_SLOW": (
+        "Narrow the filter: a shorter time, one queue, one job type, a tag; or ask for a smaller page. Nothing goes on "
+        "in the database, so repeating is safe: wait as long as `Retry-After` says, for other reads may have been "
+        "before it. If it comes with a narrow filter too, run `outlast doctor`: it names what keeps the database busy."
+    ),
     "QUEUES_EMPTY": "Name at least one queue, for example `OUTLAST_QUEUES=default`.",
     "QUEUE_FULL": (
         "Wait as long as `Retry-After` says and send again; add workers if it persists, or raise the maximum: "

@@ -79,7 +79,7 @@ PROBLEMS: Mapping[int, tuple[str, str]] = {
     428: ("`If-Match` is needed.", "PRECONDITION_REQUIRED"),
     429: ("The queue is full, or too much comes at once.", "QUEUE_FULL"),
     501: ("Part of the contract, and not built yet.", "NOT_IMPLEMENTED"),
-    503: ("The store cannot be reached.", "DRIVER_UNAVAILABLE"),
+    503: ("The store cannot be reached, or took too long to read.", "DRIVER_UNAVAILABLE"),
 }
 _EVERYWHERE = (401, 403, 422, 429, 503)
 _WITH_BODY = (408, 413, 415, 501)

@@ -22,6 +22,7 @@ from structlog.contextvars import bound_contextvars
 
 from ..domain.errors import Forbidden, Internal, OutlastError, RequestInvalid, Unauthenticated
 from ..domain.text import is_traceparent
+from ..domain.waited import waited_for
 from .auth import Identity, authenticate
 from .caller import SCOPE_KEY, Caller, is_open_path, owner_of, route_path
 from .headers import SECURITY_HEADERS
@@ -52,7 +53,9 @@ class Edge:
             await self._app(scope, receive, send)
             return
         facts = _facts_of(scope)
-        with bound_contextvars(request_id=facts.request_id):
+        # What an action reads once it is done is no reason to say that it took too long.
+        is_read = scope["method"] not in _UNSAFE_METHODS
+        with bound_contextvars(request_id=facts.request_id), waited_for(is_so=is_read):
             patience = Patience(Headers(scope=scope))
             await self._answer(scope, _Answer(scope, receive, send, facts, patience))
 

@@ -18,10 +18,12 @@ from ..domain.errors import (
     Internal,
     NotImplementedYet,
     OutlastError,
+    QueryTooSlow,
     RequestInvalid,
     SchemaOutdated,
     Unauthenticated,
 )
+from ..domain.waited import LOOK_SECONDS
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -64,6 +66,7 @@ STATUS: Mapping[str, int] = {
     "LIMIT_UNENFORCEABLE": 409,
     "OUTBOX_NO_TX": 409,
     "DRIVER_UNAVAILABLE": 503,
+    "QUERY_TOO_SLOW": 503,
     "DRIVER_VOLATILE": 409,
     "NOT_IMPLEMENTED": 501,
     "SCHEDULE_INVALID": 422,
@@ -88,6 +91,10 @@ _PLAIN: Mapping[str, tuple[str, str]] = {
     DriverUnavailable.code: (
         "The store did not answer; whether a write took place is unknown.",
         "repeat the request; an idempotency_key makes repeating an enqueue safe",
+    ),
+    QueryTooSlow.code: (
+        f"It was not read within {LOOK_SECONDS:g} s, and was ended; nothing was changed.",
+        "narrow the filter, by time, queue or job type, or repeat the request in a moment",
     ),
     SchemaOutdated.code: (
         "The database is older than this release.",

@@ -25,7 +25,7 @@ from ...domain.state import State
 from ...domain.text import read_uuid
 from ..activity import Activity, activity_of, range_of
 from ..export import as_csv, as_ndjson, csv_head
-from ..panels import panel_of
+from ..panels import panel_of, unless_slow
 from ..query import Asked, read_query
 from ..streamed import Streamed
 from ..visit import COUNTED_ENDED, OPERATE, Visit
@@ -59,25 +59,26 @@ async def page(visit: Visit) -> Response:
         return visit.go(f"/jobs/{asked.job_id}")
     limit = next((size for size in SIZES if str(size) == visit.asked("size")), SIZES[1])
     query = _query(visit, asked)
-    found = await visit.services.jobs.list(
-        replace(query, before=_cursor(visit.asked("cursor")) or query.before, limit=limit)
-    )
-    stats = await visit.services.overview.stats() if visit.tenant is None else None
-    return visit.page(
+    read = visit.services.jobs.list(replace(query, before=_cursor(visit.asked("cursor")) or query.before, limit=limit))
+    found, slow = await unless_slow(read)
+    stats, _ = (None, None) if visit.tenant is not None else await unless_slow(visit.services.overview.stats())
+    jobs = () if found is None else found.items
+    response = visit.page(
         "jobs.html",
         title="Jobs",
         at="jobs",
         asked=asked,
         tabs=_tabs(asked, stats),
-        jobs=found.items,
-        versions={view.id: version_of(view) for view in found.items},
-        next_cursor=found.next_after,
+        slow=slow,
+        jobs=jobs,
+        versions={view.id: version_of(view) for view in jobs},
+        next_cursor=None if found is None else found.next_after,
         is_first=not visit.asked("cursor"),
         size=limit,
         sizes=SIZES,
         saved=_VIEWS,
         may_act=visit.may(OPERATE),
-        applies=_applies(found.items),
+        applies=_applies(jobs),
         acts_on={action.value: " ".join(sorted(ACTS_ON[action])) for action in OFFERED},
         hidden=_hidden(visit),
         hideable=HIDEABLE,
@@ -86,7 +87,10 @@ async def page(visit: Visit) -> Response:
         activity=await _activity(visit, asked),
         names=sorted({each.name for each in await visit.services.catalogue.all()}),
         queues=sorted({queue.name for queue in stats.queues}) if stats is not None else [],
+        status=HTTPStatus.OK if slow is None else visit.services.status_of(slow),
     )
+    response.headers.update({} if slow is None else visit.services.headers_of(slow))
+    return response
 
 
 async def _activity(visit: Visit, asked: Asked) -> Activity | None:

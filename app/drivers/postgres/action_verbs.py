@@ -15,6 +15,7 @@ from . import audit as rows
 from . import cancel, delete, place, retry, run_now
 from . import patch as patches
 from .database import Database
+from .look import look
 from .tenant_wall import admit
 
 
@@ -85,7 +86,7 @@ class ActionVerbs:
 
     async def audit(self, query: AuditQuery) -> AuditPage:
         """Give one page of the audit."""
-        return await rows.page(self._db, query)
+        return await look(self._db, lambda db: rows.page(db, query))
 
 
 _: type[ActionStore] = ActionVerbs

@@ -11,6 +11,10 @@ from ...domain.job import JobId
 from ..bulk import BulkStore
 from . import bulk_make, bulk_step, bulk_view
 from .database import Database
+from .look import look
+
+# Whoever is about to act needs the whole count: it has the time of a request, and its turn among the reads.
+_COUNT_SECONDS = 8.0
 
 
 class PostgresBulk:
@@ -23,7 +27,7 @@ class PostgresBulk:
 
     async def count(self, bulk: NewBulk) -> int:
         """Count the jobs that fit."""
-        return await bulk_make.count(self._db, bulk)
+        return await look(self._db, lambda db: bulk_make.count(db, bulk), seconds=_COUNT_SECONDS)
 
     async def make(self, bulk: NewBulk, *, audit: AuditEntry | None = None) -> BulkView:
         """Make an operation."""
@@ -39,7 +43,7 @@ class PostgresBulk:
         self, *, limit: int, before: BulkId | None = None, tenant: str | None = None
     ) -> tuple[BulkView, ...]:
         """Give operations, newest first."""
-        return await bulk_view.operations(self._db, limit=limit, before=before, tenant=tenant)
+        return await look(self._db, lambda db: bulk_view.operations(db, limit=limit, before=before, tenant=tenant))
 
     async def find(self, bulk_id: BulkId, *, tenant: str | None = None) -> BulkView | None:
         """Give one operation."""
@@ -49,7 +53,9 @@ class PostgresBulk:
         self, bulk_id: BulkId, *, verdicts: Sequence[BulkVerdict] = (), after: JobId | None = None, limit: int = 50
     ) -> tuple[BulkItem, ...]:
         """Give jobs of an operation."""
-        return await bulk_view.items(self._db, bulk_id, verdicts=verdicts, after=after, limit=limit)
+        return await look(
+            self._db, lambda db: bulk_view.items(db, bulk_id, verdicts=verdicts, after=after, limit=limit)
+        )
 
     # --- executors
 

@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ...domain.errors import DriverUnavailable, OutlastError, SettingsInvalid
+from ...domain.waited import LOOK_SECONDS
 from ..capabilities import PoolUse
 from .called import Called
 from .connect import (
@@ -151,6 +152,9 @@ class Database:
         self.api_role: str | None = None
         self.ringer = Ringer(self.url, self.schema, roll=self._roll)
         self.step_sessions = asyncio.Semaphore(_sessions_of(self.engine))
+        # Reads of many rows that somebody waits for, of which half the connections are at most: see `look`.
+        self.look_slots = asyncio.Semaphore(_looks_of(self.engine))
+        self.look_seconds = LOOK_SECONDS
         self.name_ids: dict[str, int] = {}
         # The code of workers, which never changes, and the names they claim, by how many names were known then.
         self.versions: dict[int, str] = {}
@@ -246,6 +250,12 @@ def _sessions_of(engine: AsyncEngine) -> int:
     """Give how many connections bodies may have at once: two stay for verbs, where the pool has as many."""
     size = getattr(engine.pool, "size", None)
     return max(1, size() - 2) if callable(size) else 2**31
+
+
+def _looks_of(engine: AsyncEngine) -> int:
+    """Give how many reads of many rows may be under way at once for those who wait."""
+    size = getattr(engine.pool, "size", None)
+    return max(1, size() // 2) if callable(size) else 2**31
 
 
 def in_schema(sql: str, schema: str) -> str:

@@ -67,6 +67,7 @@ from .enqueue_lane import EnqueueLanes
 from .examine import examine
 from .flow import PostgresFlow
 from .limit_verbs import LimitVerbs
+from .look import look
 from .look_verbs import LookVerbs
 from .moves import PostgresMoves
 from .outbox import PostgresOutbox
@@ -178,7 +179,7 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
 
     async def drains(self, *, limit: int, before: WorkerId | None = None) -> tuple[DrainView, ...]:
         """Give the reports of drained workers."""
-        return await drains.drains(self._db, limit=limit, before=before)
+        return await look(self._db, lambda db: drains.drains(db, limit=limit, before=before))
 
     async def close_worker(self, worker_id: WorkerId) -> None:
         """Close a worker in order."""
@@ -254,19 +255,19 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs."""
-        return await listing.list_jobs(self._db, query)
+        return await look(self._db, lambda db: listing.list_jobs(db, query))
 
     async def list_by_time(self, query: ListQuery, order: TimeOrder) -> PlacedPage:
         """Give one page of jobs in the order of a time."""
-        return await listing_by_time.list_by_time(self._db, query, order)
+        return await look(self._db, lambda db: listing_by_time.list_by_time(db, query, order))
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit."""
-        return await counting.count_jobs(self._db, query)
+        return await look(self._db, lambda db: counting.count_jobs(db, query))
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""
-        return await listing.dead_letters(self._db, tenant=tenant)
+        return await look(self._db, lambda db: listing.dead_letters(db, tenant=tenant))
 
     async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
         """Say which jobs have ended."""
@@ -282,15 +283,15 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
 
     async def stats(self) -> Stats:
         """Count jobs."""
-        return await stats.stats(self._db)
+        return await look(self._db, stats.stats)
 
     async def queues(self) -> tuple[QueueView, ...]:
         """Give every queue."""
-        return await stats.queues(self._db)
+        return await look(self._db, stats.queues)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """Give the workers."""
-        return await workers.workers(self._db)
+        return await look(self._db, workers.workers)
 
     async def job_types(self) -> tuple[JobTypeDoc, ...]:
         """Give every published job type."""

@@ -17,6 +17,7 @@ from ...domain.errors import DriverUnavailable
 from ...domain.flow import OUTCOMES, TIERS, FlowBatch, FlowKind, FlowPoint, FlowQuery, Tally
 from ..flow import BATCHES_KNOWN, FlowStore
 from .database import Database, Raw, Row
+from .look import look
 
 _WIDTHS = {"counts": len(OUTCOMES), "waits": len(Tally().waits), "runs": len(Tally().runs)}
 
@@ -90,7 +91,8 @@ class PostgresFlow:
 
     async def _fetch(self, sql: str, query: FlowQuery) -> list[Row]:
         binds = (query.tier.number, query.since, query.name, query.queue)
-        return await self._db.run(lambda conn: conn.fetch(self._db.in_schema(sql), *binds))
+        statement = self._db.in_schema(sql)
+        return await look(self._db, lambda db: db.run(lambda conn: conn.fetch(statement, *binds)))
 
 
 async def _is_committed(conn: Raw, xid: str) -> bool:

@@ -14,6 +14,7 @@ from ...domain.limit import Admitted, JobLimits, SlotQuery, SlotView, StoredLimi
 from ..limits import LimitStore
 from ..protocol import ClaimRequest
 from . import gate, limit_rules, limit_versions, slots, slots_view, turns
+from .look import look
 from .run_verbs import RunVerbs
 
 
@@ -48,7 +49,7 @@ class LimitVerbs(RunVerbs):
 
     async def slots(self, query: SlotQuery) -> tuple[SlotView, ...]:
         """Give held slots."""
-        return await slots_view.slots(self._db, query)
+        return await look(self._db, lambda db: slots_view.slots(db, query))
 
     async def release_slots(
         self, job_id: JobId, *, tenant: str | None = None, audit: AuditEntry | None = None

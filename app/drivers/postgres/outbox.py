@@ -21,6 +21,7 @@ from ..outbox import OutboxStore
 from ..protocol import Wake
 from . import outbox_claim, outbox_publish, outbox_stage, outbox_view
 from .database import Database
+from .look import look
 from .notify import notify
 from .outbox_looks import Looks
 from .outbox_stage import Transaction
@@ -113,7 +114,7 @@ class PostgresOutbox:
 
     async def view(self, limit: int = 50, *, tenant: str | None = None) -> OutboxView:
         """Give the outbox as it stands."""
-        return await outbox_view.view(self._db, limit, tenant=tenant)
+        return await look(self._db, lambda db: outbox_view.view(db, limit, tenant=tenant))
 
     async def replay(
         self,

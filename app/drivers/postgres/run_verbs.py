@@ -17,6 +17,7 @@ from ...domain.step import NewNotes, NewStep, RunHistory, RunView
 from ..runs import RunStore, Swept
 from . import events, fork, run_view, steps, versions, waits
 from .database import Database
+from .look import look
 from .notes import note
 from .step_lane import StepLane
 from .step_transaction import step_transaction
@@ -96,7 +97,7 @@ class RunVerbs:
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         """Give stored events."""
-        return await events.events(self._db, query)
+        return await look(self._db, lambda db: events.events(db, query))
 
 
 _: type[RunStore] = RunVerbs

@@ -11,6 +11,7 @@ from ...domain.schedule import Decided, Declaration, Plan, ScheduleView, Standin
 from ..schedules import ScheduleStore
 from . import schedules_decide, schedules_declare, schedules_view
 from .database import Database
+from .look import look
 
 
 class PostgresSchedules:
@@ -53,7 +54,7 @@ class PostgresSchedules:
 
     async def schedules(self, *, occurrences: int = 1) -> tuple[ScheduleView, ...]:
         """Give every schedule by name."""
-        return await schedules_view.schedules(self._db, occurrences=occurrences)
+        return await look(self._db, lambda db: schedules_view.schedules(db, occurrences=occurrences))
 
     async def find(self, name: str, *, occurrences: int = 20) -> ScheduleView | None:
         """Give one schedule."""

@@ -35,6 +35,7 @@ from ...domain.webhook import (
 from ..webhooks import WebhookStore
 from .audit import audited
 from .database import Database, Raw, Row
+from .look import look
 from .tenant_wall import behind
 from .webhook_carry import carry
 from .webhook_rows import CARRIED, DELIVERY, PENDING, STATE_CODES, WEBHOOK, delivery_of, try_text, webhook_of
@@ -112,7 +113,9 @@ class PostgresWebhooks:
 
     async def webhooks(self, *, tenant: str | None = None, limit: int = 1_000) -> tuple[Webhook, ...]:
         """Give webhooks."""
-        rows = await behind(self._db, tenant, lambda conn: conn.fetch(self._db.in_schema(_LIST), tenant, limit))
+        rows = await look(
+            self._db, lambda db: behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_LIST), tenant, limit))
+        )
         return tuple(webhook_of(row) for row in rows)
 
     async def webhook(self, webhook_id: WebhookId, *, tenant: str | None = None) -> Webhook | None:
@@ -191,7 +194,9 @@ class PostgresWebhooks:
         """Give one page."""
         at, last = before or (None, None)
         binds = (webhook_id, tenant, at, last, limit + 1)
-        rows = await behind(self._db, tenant, lambda conn: conn.fetch(self._db.in_schema(_DELIVERIES), *binds))
+        rows = await look(
+            self._db, lambda db: behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_DELIVERIES), *binds))
+        )
         items = tuple(delivery_of(row) for row in rows[:limit])
         rest = None if len(rows) <= limit else (items[-1].ended.ended_at, items[-1].id)
         return DeliveryPage(items=items, next_before=rest)

@@ -104,8 +104,7 @@ async def close_worker(db: Database, worker_id: WorkerId) -> None:
 
 async def workers(db: Database) -> tuple[WorkerView, ...]:
     """Give the workers that are live or left in the last hour, newest first."""
-    async with db.raw() as conn:
-        return await workers_on(db, conn)
+    return await db.run(lambda conn: workers_on(db, conn))
 
 
 async def workers_on(db: Database, conn: Raw) -> tuple[WorkerView, ...]:
