@@ -6,11 +6,16 @@ from datetime import timedelta
 
 import pytest
 
+from app.domain.errors import QueryTooSlow
 from app.domain.outcome import Completed, Retried
 from app.domain.state import State
+from app.domain.waited import waited_for
 from app.drivers.postgres import migrations
 from app.drivers.postgres.connect import connect
+from app.drivers.postgres.driver import PostgresDriver
+from app.drivers.postgres.look import look
 from app.drivers.protocol import PurgeQuery, Wake
+from app.drivers.reading import ListQuery
 from tests.support.drivers import ERROR, postgres_env
 from tests.support.pooler import Pooler, at_each_server
 
@@ -39,6 +44,17 @@ async def converse(url: str, listen_url: str) -> None:
         await env.driver.purge(PurgeQuery(state=State.DONE, older_than=timedelta()))
         await env.driver.stats()
         await env.driver.workers()
+        await look_around(env.driver)
+
+
+async def look_around(driver: object) -> None:
+    """Read as for somebody who waits, in time and too late."""
+    assert isinstance(driver, PostgresDriver)
+    with waited_for():
+        await driver.list(ListQuery(tenant="default"))
+        await driver.queues()
+        with pytest.raises(QueryTooSlow):
+            await look(driver._db, lambda db: db.run(lambda conn: conn.execute("select pg_sleep(60)")), seconds=0.1)
 
 
 async def test_nothing_of_ours_is_left_at_a_server_and_nothing_of_others_is_taken(

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.postgres
 
 LISTS = ("/v1/jobs", "/v1/jobs?queue=q&sort=created_at", "/v1/audit", "/v1/events", "/v1/queues", "/v1/bulk-operations")
 _TABLES = "outlast.job, outlast.audit, outlast.event, outlast.ready, outlast.bulk"
+# Whatever still read would wait for the lock.
 _BUSY = """
-select count(*) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
-  and state <> 'idle'"""
+select count(*) from pg_locks l join pg_database d on d.oid = l.database
+where not l.granted and d.datname = current_database()"""
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ async def test_callers_are_told_and_visitors_keep_their_filter(
     driver = slow.env.driver
     assert isinstance(driver, PostgresDriver)
     beside = await asyncpg.connect(dsn_of(database_url))
+    assert (await slow.api.client.get("/v1/jobs")).json()["items"] == []
     driver._db.look_seconds = 0.03
     try:
         async with beside.transaction():
