@@ -69,7 +69,7 @@ async def test_a_key_opens_what_its_scopes_say(each_locked: Api) -> None:
         assert code_of(refused) == (403, "FORBIDDEN")
         assert "jobs:write" in refused.json()["detail"]
         assert "--scope jobs:write" in refused.json()["fix"]
-    async with each_locked.client_with({"Authorization": f"Bearer {key['token'][:-1]}0"}) as wrong:
+    async with each_locked.client_with({"Authorization": f"Bearer {key['token'][:-64]}{'0' * 64}"}) as wrong:
         answer = await wrong.get("/v1/jobs")
         assert code_of(answer) == (401, "UNAUTHENTICATED")
         assert answer.headers["www-authenticate"].startswith("Bearer")

@@ -22,7 +22,7 @@ from app.drivers.postgres.connect import dsn_of
 from app.drivers.postgres.database import create_engine
 from app.drivers.postgres.driver import PostgresDriver
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(90)]
 
 ROOT = Path(__file__).parents[2]
 

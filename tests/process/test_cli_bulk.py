@@ -135,6 +135,9 @@ def test_ctrl_c_leaves_the_operation_to_the_workers_and_says_how_to_go_on(cli: O
 
     async def interrupted(store: Store) -> tuple[int, str, str]:
         async with store.driver._db.raw() as conn, conn.transaction():
+            await conn.execute(
+                "set local idle_in_transaction_session_timeout = 0"
+            )  # as long as a process takes to start
             await conn.execute("select from outlast.ready for update")
             words = [sys.executable, "-m", "app", "jobs", "cancel", "--state", "ready", "--yes", "--db", database_url]
             process = subprocess.Popen(  # noqa: ASYNC220  the test waits for what it does

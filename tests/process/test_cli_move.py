@@ -104,6 +104,7 @@ def test_the_database_itself_is_refused(cli: Outlast, database_url: str) -> None
     assert len(ids_in(database_url)) == 10
 
 
+@pytest.mark.timeout(90)
 def test_killed_again_and_again_it_moves_each_job_once(database_url: str, target: str) -> None:
     """SIGKILL at instants that are a little later each time, until one run comes to its end."""
     jobs = [new_job() for _ in range(3_000)]

@@ -68,7 +68,7 @@ def test_a_failure_names_its_seed_and_how_to_replay_it() -> None:
     assert said.startswith("seed 3: AssertionError: it is wrong\nreplay: python -m tests.simulation 3\n")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_the_worlds_meet_everything_that_can_happen() -> None:
     """A simulation that has stopped to meet trouble would pass as well."""
     met: Counter[object] = Counter()
