@@ -26,7 +26,7 @@ from app.cli.devdb import DevPostgres
 T = TypeVar("T")
 
 _OPTIONS = {
-    "max_connections": "200",
+    "max_connections": "400",
     "max_wal_size": "256MB",
     # What the log says of a deadlock is of use with both statements whole.
     "log_lock_waits": "on",
