@@ -16,13 +16,24 @@ from tests.support.order import long_ones_first
 
 pytest_plugins = ["app.testing.plugin"]  # as pytest loads it by itself where the distribution is installed
 
-# How long examples take to make says how busy the machine is, and nothing about what is tested.
+# How long examples take to make says how busy the machine is, and nothing about what is tested. They are the same ones
+# each time, so that a run is decided by what was changed; `make soak` looks for new ones.
 hypothesis.settings.register_profile(
-    "outlast", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "outlast",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=True,
 )
 hypothesis.settings.load_profile("outlast")
+hypothesis.settings.register_profile("soak", derandomize=False)
 
 IN_CI = os.environ.get("CI") == "true"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the examples before tests that have any are read."""
+    hypothesis.settings.load_profile("soak" if config.option.markexpr == "soak" else "outlast")
 
 
 @pytest.fixture(autouse=True)
