@@ -157,6 +157,17 @@ async def test_a_job_that_comes_back_waits_for_its_turn_again(env: DriverEnv) ->
     assert sorted(await one_by_one(env, worker, 5)) == ["a", "a", "a", "b", "b"]
 
 
+async def test_what_a_full_queue_takes_in_waits_for_its_turn_from_the_first_job_on(env: DriverEnv) -> None:
+    await env.driver.set_queue(QUEUE, QueueChange(max_depth=9))
+    await of(env, "a")  # who enqueues knows from now on that the queue has a maximum
+    worker = await fair(env)
+    await of(env, "a")
+    await of(env, "b", key="k")
+    assert not (await env.driver.due()).must_line_up
+    assert await env.claim(worker) == ()
+    assert await tenants(env, worker, 9) == "aba"
+
+
 async def test_delayed_jobs_and_an_operators_retry_wait_for_their_turn(env: DriverEnv) -> None:
     worker = await fair(env)
     (job_id,) = await of(env, "a", max_attempts=1)
@@ -192,6 +203,19 @@ async def test_a_queue_that_is_fair_no_more_lets_its_line_go_and_takes_the_rest_
     assert (due.is_gated, due.must_line_up) == (False, False)
     assert [queue.is_fair for queue in await env.driver.queues()] == [False]
     assert not (await env.driver.queue_facts(QUEUE)).is_fair
+
+
+async def test_what_stood_in_line_comes_back_to_the_gate_when_its_queue_is_fair_no_more(env: DriverEnv) -> None:
+    worker = await fair(env)
+    (*_, last) = await of(env, "a", 3)
+    (held, other) = await admit(env, worker, room=2)
+    await env.driver.set_queue(QUEUE, QueueChange(is_fair=False))
+    await env.driver.release([held.token, other.token], cause="drain")
+    assert await env.claim(worker) == ()
+    await env.driver.cancel(last, reason="begins anew")
+    assert ids(await admit(env, worker)) == [held.token.job_id, other.token.job_id]
+    await env.driver.retry(last)
+    assert ids(await env.claim(worker)) == [last]
 
 
 async def test_a_fair_queue_is_paused_limited_and_counted_like_any_other(env: DriverEnv) -> None:

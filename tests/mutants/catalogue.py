@@ -265,11 +265,14 @@ ENQUEUE = Target(
         *("tests/postgres/test_enqueue_statements.py", "tests/postgres/test_low_water.py"),
         *("tests/conformance/test_enqueue_keys.py", "tests/postgres/test_enqueue_race.py"),
         *("tests/conformance/test_enqueue.py", "tests/conformance/test_queue_depth.py"),
-        "tests/postgres/test_fair_turns.py",
+        *("tests/postgres/test_fair_turns.py", "tests/conformance/test_fair_queues.py"),
     ),
     (
         Mutant("queues with a maximum", "(q.max_depth is not null or q.fair)", "(q.fair)"),
         Mutant("fair queues", "(q.max_depth is not null or q.fair)", "(q.max_depth is not null)"),
+        Mutant(
+            "fair queues: by who has counted", 'ENQUEUE.replace(_ASKED, "q.fair")', 'ENQUEUE.replace(_ASKED, "false")'
+        ),
         Mutant("fair queues: as they are now", "  where q.fair and q.name", "  where q.name"),
         Mutant(
             "fair queues: their own line",

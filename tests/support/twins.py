@@ -16,7 +16,6 @@ from app.domain.clock import ManualClock
 from app.domain.errors import OutlastError
 from app.domain.event import EventQuery
 from app.domain.job import ClaimedJob, ClaimToken, JobId, RunId, WorkerId
-from app.domain.reason import Situation
 from app.domain.snapshot import AttemptView, JobView, QueueView, Stats, WorkerView
 from app.domain.step import RunHistory
 from app.drivers.reading import ListQuery
@@ -61,7 +60,6 @@ class Twins:
         memory = MemoryEnv(ManualClock(START))
         self.sides = (Side(memory, 0), Side(second, 1))
         self.workers: list[Pair[WorkerId]] = []
-        self.once_fair: set[str] = set()  # queues whose tenants take turns no more
         self._runs: tuple[dict[RunId, int], ...] = ({}, {})
         if isinstance(second, PostgresEnv):
             self.run(_emptied(second))
@@ -117,13 +115,6 @@ class Twins:
             case WorkerView():
                 named = {f.name: getattr(value, f.name) for f in fields(value)}
                 return named | {"id": self._place(value.id, side)}
-            case Situation() if value.job.queue in self.once_fair:
-                # What stood in line comes back to the gate in the one store, to the other ready jobs in the other.
-                return {
-                    f.name: self._field(f.name, getattr(value, f.name), side)
-                    for f in fields(value)
-                    if f.name != "ahead"
-                }
             case _ if is_dataclass(value) and not isinstance(value, type):
                 return {f.name: self._field(f.name, getattr(value, f.name), side) for f in fields(value)}
             case _:

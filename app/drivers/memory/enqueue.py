@@ -199,6 +199,7 @@ def _merge(store: Store, draft: _Draft) -> None:
     store.sources.update(draft.fresh_sources)
     for job_id, envelope in draft.fresh.items():
         store.envelopes[job_id] = envelope
+        store.mark(job_id)
         if envelope.run_at is None or envelope.run_at <= draft.now:
             store.make_ready(job_id, Counters(), rank=store.rank(job_id))
         else:

@@ -12,6 +12,7 @@ from ..limits import LimitStore
 from ..protocol import ClaimRequest
 from . import limits
 from .runs import MemoryRuns
+from .turns import line_up
 
 
 class MemoryLimits(MemoryRuns):
@@ -35,10 +36,10 @@ class MemoryLimits(MemoryRuns):
         """Give back the slots of workers that are gone."""
         return limits.sweep_slots(self._store, batch)
 
-    async def line_up(self, batch: int = 1000) -> int:  # noqa: ARG002 - nothing gets out of line here
-        """Find nothing to do: what becomes ready in a fair queue, or is there when it becomes fair, is lined up."""
+    async def line_up(self, batch: int = 1000) -> int:
+        """Line up what came back to fair queues from attempts that had begun before they were fair."""
         with self._store.statement():
-            return 0
+            return line_up(self._store, batch)
 
     # --- operators and readers
 

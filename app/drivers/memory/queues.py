@@ -73,7 +73,7 @@ class MemoryQueues:
                 self._store.turns.fair.discard(queue)
             elif change.is_fair is True:
                 self._store.turns.fair.add(queue)
-                line_up(self._store, queue)
+                line_up(self._store)
                 self._store.bell.add(Wake.DELAYED)
             self._store.turns.weigh(queue, change.weights)
             if change.concurrency is not KEEP or change.is_fair is not KEEP:

@@ -48,6 +48,7 @@ def retry(
         elif from_step is not None:
             drop_steps(store, envelope, dropped, now)
         store.envelopes[job_id] = replace(envelope, run_at=None, start_by=None, deadline_at=None)
+        store.mark(job_id)
         store.make_ready(job_id, store.tokens[job_id].counters.retried_by_operator(), rank=store.rank(job_id))
         keep(store, audit, now)
 

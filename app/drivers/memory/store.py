@@ -134,7 +134,7 @@ class Store:
             self._leave_queue(job_id, before)
         self.tokens[job_id] = token
         if isinstance(token, Ready):
-            if self.queue_of(job_id) in self.turns.fair:
+            if self._is_for_gate(job_id) and self.queue_of(job_id) in self.turns.fair:
                 self.turns.lined.add(job_id)
             insort(self._lane_of(job_id), (token.rank, token.seq, job_id))
             self.bell.add(Wake.READY)
@@ -165,9 +165,14 @@ class Store:
             self.limits.parked[job_id] = parked
         self.bell.add(Wake.READY)
 
+    def mark(self, job_id: JobId) -> None:
+        """Say of a token that begins anew whether it is for the gate: it is where its queue is fair by now."""
+        (self.turns.marked.add if self.queue_of(job_id) in self.turns.fair else self.turns.marked.discard)(job_id)
+
     def line_up(self, job_id: JobId, ready: Ready) -> None:
         """Let a ready job of a fair queue wait for its turn, where it is among its tenant's; no move of its token."""
         self._leave_queue(job_id, ready)
+        self.turns.marked.add(job_id)
         self.turns.lined.add(job_id)
         insort(self._lane_of(job_id), (ready.rank, ready.seq, job_id))
 
@@ -180,6 +185,7 @@ class Store:
         self.runs.clear(job_id, self.envelopes[job_id].run_id)
         del self.envelopes[job_id], self.tokens[job_id]
         self.ledger.pop(job_id, None)
+        self.turns.marked.discard(job_id)
 
     def record(self, job_id: JobId, row: AttemptView) -> None:
         """Append to a job's ledger; of a long one the first and the last rows are kept."""
@@ -283,7 +289,7 @@ class Store:
         return (self._gates if self._is_for_gate(job_id) else self._lanes)[self.queue_of(job_id)]
 
     def _is_for_gate(self, job_id: JobId) -> bool:
-        return bool(self.envelopes[job_id].job.limits) or job_id in self.turns.lined
+        return bool(self.envelopes[job_id].job.limits) or job_id in self.turns.marked
 
     def free_key(self, job_id: JobId, now: datetime) -> None:
         """Give back the key of a job that ends, unless its window lasts."""

@@ -14,6 +14,7 @@ from .limits import admit_in, has_gated, has_orphans
 from .reap import any_to_reap
 from .rows import Finished, Running, Waiting
 from .store import Store
+from .turns import must_line_up
 from .versions import must_release
 from .waking import wake_in, wake_parents
 from .webhook_rows import is_pending
@@ -34,6 +35,7 @@ def due(store: Store) -> Due:
             must_bulk=must_work_off(store.bulk.values(), now),
             must_free=has_orphans(store) or any(forsaken(store, now)) or any(store.limits.unused(now)),
             is_gated=has_gated(store) or bool(store.turns.fair),
+            must_line_up=must_line_up(store),
             must_carry=any(one.carrier is None for one in store.deliveries.values() if is_pending(one)),
             admit_in=admit_in(store, now),
         )

@@ -14,9 +14,14 @@ from ...domain.turns import Turn
 
 @dataclass(slots=True)
 class Turns:
-    """Everything the store knows of turns. `lined` are ready jobs that wait for theirs."""
+    """Everything the store knows of turns.
+
+    `marked` are jobs whose token is for the gate because their queue was fair when it was made or met there; they keep
+    the mark wherever they go. `lined` are those of them that wait for their turn.
+    """
 
     fair: set[str] = field(default_factory=set)
+    marked: set[JobId] = field(default_factory=set)
     lined: set[JobId] = field(default_factory=set)
     of: dict[tuple[str, str], Turn] = field(default_factory=dict)  # by queue and tenant
 

@@ -18,16 +18,21 @@ def gate_in_turns(store: Store, queues: Iterable[str], fits: Callable[[JobId], b
     return (job_id for _, _, job_id in merge(*(_line(store, queue, fits) for queue in queues)))
 
 
-def line_up(store: Store, queue: str) -> int:
-    """Line up what is ready in a queue; for a caller in a statement."""
+def line_up(store: Store, batch: int | None = None) -> int:
+    """Line up what is ready in fair queues, and not parked for another reason; for a caller in a statement."""
     out_of_line = [
         (job_id, token)
         for job_id, token in store.tokens.items()
-        if isinstance(token, Ready) and store.queue_of(job_id) == queue and job_id not in store.turns.lined
+        if isinstance(token, Ready) and _is_out_of_line(store, job_id)
     ]
-    for job_id, token in out_of_line:
+    for job_id, token in out_of_line[:batch]:
         store.line_up(job_id, token)
-    return len(out_of_line)
+    return len(out_of_line[:batch])
+
+
+def must_line_up(store: Store) -> bool:
+    """Say whether `line_up` would find any; for a caller in a statement."""
+    return any(isinstance(token, Ready) and _is_out_of_line(store, job_id) for job_id, token in store.tokens.items())
 
 
 def count_starts(store: Store, begins: dict[tuple[str, str], float], started: Iterable[JobId]) -> None:
@@ -61,6 +66,11 @@ def turn_of(store: Store, job_id: JobId) -> tuple[TurnFacts, int] | None:
     weight = store.turns.turn(queue, tenant).share
     facts = TurnFacts(tenant=tenant, weight=weight, tenants=len(tenants), own_ahead=min(own, MOST_AHEAD))
     return facts, min(len(before), MOST_AHEAD)
+
+
+def _is_out_of_line(store: Store, job_id: JobId) -> bool:
+    is_waiting = job_id in store.turns.lined or job_id in store.limits.parked
+    return not is_waiting and store.queue_of(job_id) in store.turns.fair
 
 
 def _line(store: Store, queue: str, fits: Callable[[JobId], bool]) -> Iterator[Place]:

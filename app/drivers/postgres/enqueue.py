@@ -196,16 +196,12 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
         if rooms is not None and rooms.are_open:
             if not await rooms.fit(batch, columns):
                 continue
-            rooms.took(batch.read(_heard(db, batch, await conn.fetch(counted, *columns))))
+            if (rows := _stored(db, batch, await conn.fetch(counted, *columns))) is not None:
+                rooms.took(batch.read(rows))
             continue
-        rows = _heard(db, batch, await conn.fetch(plain, *columns))
-        limited = rows[-1]["limited"] if rows else None
-        if limited is None:
+        if (rows := _stored(db, batch, await conn.fetch(plain, *columns))) is not None:
             batch.read(rows)
             continue
-        # Which of the two they are, the next look at their rows and the next statement say, and forget the others.
-        db.limited.depth.update(limited)
-        db.limited.fair.update(limited)
         if rooms is None:
             raise LimitedError
         await rooms.open(batch.queues())
@@ -218,7 +214,8 @@ async def _send_all(db: Database, conn: Raw, batch: Batch) -> None:
     """Send likewise, whatever is in the queues."""
     counted, _ = _statements(db, batch)
     while batch.is_pending:
-        batch.read(_heard(db, batch, await conn.fetch(counted, *batch.columns())))
+        if (rows := _stored(db, batch, await conn.fetch(counted, *batch.columns()))) is not None:
+            batch.read(rows)
     await _remember(db, conn, batch)
 
 
@@ -229,13 +226,22 @@ def _statements(db: Database, batch: Batch) -> tuple[str, str]:
     return db.in_schema(ENQUEUE_COUNTED), db.in_schema(ENQUEUE)
 
 
-def _heard(db: Database, batch: Batch, rows: list[Row]) -> list[Row]:
-    """Take the last row of what the statements for the gate say: which of the batch's queues are fair."""
-    if not batch.is_gated:
+def _stored(db: Database, batch: Batch, rows: list[Row]) -> list[Row] | None:
+    """Give what a statement says of the jobs, None where it stored nothing because of their queues, which it names.
+
+    The last row of the statements for the gate says which of the batch's queues are fair.
+    """
+    if batch.is_gated:
+        db.limited.fair -= batch.queues()
+        db.limited.fair.update(rows[-1]["limited"])
+        rows = rows[:-1]
+    limited = rows[-1]["limited"] if rows else None
+    if limited is None:
         return rows
-    db.limited.fair -= batch.queues()
-    db.limited.fair.update(rows[-1]["limited"])
-    return rows[:-1]
+    # Which of the two they are, the next look at their rows and the next statement say, and forget the others.
+    db.limited.depth.update(limited)
+    db.limited.fair.update(limited)
+    return None
 
 
 async def _remember(db: Database, conn: Raw, batch: Batch) -> None:

@@ -136,8 +136,8 @@ with limited as materialized (select {_LIMITED} as queues),
 union all
 select null, 'limited', null, null, null, null, null, null, null, queues from limited where queues is not null
 """  # noqa: S608  our own parts
-# For who has counted, and for jobs that no queue is too full for.
-ENQUEUE_COUNTED = f"with {_WHOLE.strip().replace('{gate}', '')}"
+# For who has counted, and for jobs that no queue is too full for: only fair queues are asked for.
+ENQUEUE_COUNTED = ENQUEUE.replace(_ASKED, "q.fair")
 # What of a batch is there already: the same, with nothing stored and no number drawn. What jobs are under is not asked.
 FIND_KNOWN_BINDS = 26
 FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
@@ -190,7 +190,8 @@ def _limited(sql: str) -> str:
 
 
 ENQUEUE_LIMITED = _limited(ENQUEUE)
-ENQUEUE_COUNTED_LIMITED = _limited(ENQUEUE_COUNTED)
+# Here nothing is left to ask for.
+ENQUEUE_COUNTED_LIMITED = _limited(f"with {_WHOLE.strip().replace('{gate}', '')}")
 
 KNOWN_IDS = """
 select u.ord, j.run_id, l.expires_at from unnest($1::int[], $2::uuid[]) u(ord, id)
