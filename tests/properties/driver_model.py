@@ -135,6 +135,7 @@ class DriverModel(RuleBasedStateMachine):
         self.views: dict[JobId, JobView] = {}
         self.runs: dict[JobId, RunHistory] = {}
         self.claimed: dict[JobId, int] = {}
+        self.ever_fair: set[str] = set()
 
     def _twins(self, runner: asyncio.Runner, postgres: PostgresEnv) -> Twins:
         return Twins(runner, postgres)

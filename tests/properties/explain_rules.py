@@ -7,6 +7,7 @@ jobs one may take the slot, the start or the place that another could have had.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import cast
 
 from hypothesis.stateful import precondition, rule
@@ -38,7 +39,7 @@ class ExplainRules(LimitRules, FairRules):
         runnable = {job_id for job_id, each in explained.items() if each.is_runnable}
         places = self._places()
         kept = {job_id: each.pin.version for job_id, each in situations.items() if each.pin is not None}
-        first = len(self.tokens)
+        before = len(self.tokens)
         for version in (OTHER_CODE, *sorted(set(kept.values()))):
             wanted = {job_id for job_id in runnable if kept.get(job_id, OTHER_CODE) == version}
             claimed = self._claimed_by(version)
@@ -46,12 +47,14 @@ class ExplainRules(LimitRules, FairRules):
             gated = {job_id for job_id in wanted if situations[job_id].limits}
             for job_id in claimed & gated:
                 places[situations[job_id].job.queue] -= 1
-            assert claimed - gated == _first(wanted - gated, situations, places), f"a worker with code {version}"
+            first = _first(wanted - gated, situations, places)
+            mixed = {queue for queue in self.ever_fair if self._is_mixed(queue, wanted - gated, situations)}
+            assert _split(claimed - gated, situations, mixed) == _split(first, situations, mixed), f"code {version}"
             taken = {key for job_id in claimed for key in _keys(situations[job_id])}
             for job_id in gated - claimed:  # somebody has the slot, or the place
                 has_place = places[situations[job_id].job.queue] > 0
                 assert _keys(situations[job_id]) & taken or not has_place, f"a worker with code {version}"
-        self._give_back(first)
+        self._give_back(before)
 
     def _situations(self) -> dict[JobId, Situation]:
         found = {}
@@ -69,6 +72,10 @@ class ExplainRules(LimitRules, FairRules):
             queue: ALL if known.concurrency is None else max(0, known.concurrency - known.running)
             for queue, known in facts
         }
+
+    def _is_mixed(self, queue: str, wanted: set[JobId], situations: dict[JobId, Situation]) -> bool:
+        """Say whether some jobs of a queue stand in line and others do not: of two lines each has its own first."""
+        return not all(situations[job_id].turn for job_id in wanted if situations[job_id].job.queue == queue)
 
     def _agreed(self, situation: Situation) -> Explanation:
         """Give an explanation whose reasons say the same as its verdict."""
@@ -114,6 +121,15 @@ def _first(wanted: set[JobId], situations: dict[JobId, Situation], places: dict[
             places[queue] -= 1
             taken.add(job_id)
     return taken
+
+
+def _split(job_ids: set[JobId], situations: dict[JobId, Situation], mixed: set[str]) -> tuple[set[JobId], Counter[str]]:
+    """Give the jobs of queues with one line, and how many there are of those that come in two."""
+    queues = {job_id: situations[job_id].job.queue for job_id in job_ids}
+    return (
+        {job_id for job_id, queue in queues.items() if queue not in mixed},
+        Counter(queue for queue in queues.values() if queue in mixed),
+    )
 
 
 def _keys(situation: Situation) -> set[tuple[str, str, str]]:

@@ -19,6 +19,8 @@ class FairRules(QueueRules):
     def take_turns(self, queue: str, is_fair: bool, given: dict[str, int | None]) -> None:
         self.twins.ask(lambda side: side.driver.set_queue(queue, QueueChange(is_fair=is_fair, weights=given)))
         self._facts()
+        if is_fair:
+            self.ever_fair.add(queue)
 
     @rule()
     def line_up(self) -> None:
