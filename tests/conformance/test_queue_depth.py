@@ -61,6 +61,20 @@ async def test_a_job_that_is_claimed_or_cancelled_makes_room(env: DriverEnv) -> 
     assert first != second
 
 
+@pytest.mark.parametrize("is_fair", [False, True])
+async def test_a_batch_over_several_full_queues_is_counted_for_each(env: DriverEnv, is_fair: bool) -> None:
+    await env.driver.set_queue("mail", QueueChange(max_depth=2, is_fair=is_fair))
+    await env.enqueue(queue="mail")  # who enqueues knows of this maximum from now on, and of no other
+    await env.driver.set_queue("other", QueueChange(max_depth=1))
+    batch = [new_job(queue="mail"), new_job(queue="other", key="k"), new_job(queue="other")]
+    with pytest.raises(QueueFull) as refused:
+        await env.driver.enqueue_many(batch)
+    assert {"queue": "other", "limit": 1, "index": 2}.items() <= refused.value.details.items()
+    assert await depth(env) == 1
+    await env.driver.enqueue_many(batch[:2])
+    assert (await depth(env), await depth(env, "other")) == (2, 1)
+
+
 async def test_a_batch_goes_in_whole_or_not_at_all(env: DriverEnv) -> None:
     await env.driver.set_queue("mail", QueueChange(max_depth=3))
     await env.enqueue(queue="mail")

@@ -270,9 +270,8 @@ ENQUEUE = Target(
     (
         Mutant("queues with a maximum", "(q.max_depth is not null or q.fair)", "(q.fair)"),
         Mutant("fair queues", "(q.max_depth is not null or q.fair)", "(q.max_depth is not null)"),
-        Mutant(
-            "fair queues: by who has counted", 'ENQUEUE.replace(_ASKED, "q.fair")', 'ENQUEUE.replace(_ASKED, "false")'
-        ),
+        Mutant("fair queues: by who has counted", "(q.fair or {_UNCOUNTED.format", "({_UNCOUNTED.format"),
+        Mutant("maxima: of those not counted", " and q.name <> all((", " and q.name is null and q.name <> all(("),
         Mutant("fair queues: as they are now", "  where q.fair and q.name", "  where q.name"),
         Mutant(
             "fair queues: their own line",

@@ -13,7 +13,7 @@ from ...domain.errors import OutlastError, RequestInvalid
 from ...domain.job import Enqueued, NewJob
 from ..protocol import Wake
 from .database import Database, Raw, Row
-from .enqueue_batch import Batch, HalfWonError, stored
+from .enqueue_batch import Batch, HalfWonError, UncountedError, stored
 from .enqueue_columns import is_plain, plain_columns
 from .enqueue_lane import EnqueueLanes
 from .enqueue_limited import LimitedError, Rooms, limited_among
@@ -187,6 +187,7 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
 
     Raises:
         LimitedError: it has to be counted; nothing was stored of what was pending.
+        UncountedError: there is more to be counted, or to be lined up; the transaction has to begin again.
     """
     if rooms is not None:
         await rooms.open(batch.queues())
@@ -196,8 +197,10 @@ async def _send(db: Database, conn: Raw, batch: Batch, *, rooms: Rooms | None) -
         if rooms is not None and rooms.are_open:
             if not await rooms.fit(batch, columns):
                 continue
-            if (rows := _stored(db, batch, await conn.fetch(counted, *columns))) is not None:
-                rooms.took(batch.read(rows))
+            rows = _stored(db, batch, await conn.fetch(counted, *columns, rooms.names))
+            if rows is None:
+                raise UncountedError
+            rooms.took(batch.read(rows))
             continue
         if (rows := _stored(db, batch, await conn.fetch(plain, *columns))) is not None:
             batch.read(rows)
@@ -214,7 +217,8 @@ async def _send_all(db: Database, conn: Raw, batch: Batch) -> None:
     """Send likewise, whatever is in the queues."""
     counted, _ = _statements(db, batch)
     while batch.is_pending:
-        if (rows := _stored(db, batch, await conn.fetch(counted, *batch.columns()))) is not None:
+        asked = sorted(batch.queues())
+        if (rows := _stored(db, batch, await conn.fetch(counted, *batch.columns(), asked))) is not None:
             batch.read(rows)
     await _remember(db, conn, batch)
 

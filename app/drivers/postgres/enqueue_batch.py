@@ -22,6 +22,10 @@ class HalfWonError(Exception):
     """A job won its key and lost its source, or the other way round: the transaction begins again."""
 
 
+class UncountedError(HalfWonError):
+    """Beside what was counted there is a queue to be counted: locks have an order, so the transaction begins again."""
+
+
 class Batch:
     """The jobs of one enqueue, by their index."""
 

@@ -68,6 +68,11 @@ class Rooms:
         """Say whether limited queues were found and counted."""
         return bool(self._rooms)
 
+    @property
+    def names(self) -> list[str]:
+        """Give the queues that were."""
+        return sorted(self._rooms)
+
     async def open(self, queues: AbstractSet[str]) -> None:
         """Lock and count those of these queues that are known to be limited; forget those that are not any more."""
         known = limited_among(self._db, queues)

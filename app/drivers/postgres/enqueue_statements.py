@@ -136,8 +136,9 @@ with limited as materialized (select {_LIMITED} as queues),
 union all
 select null, 'limited', null, null, null, null, null, null, null, queues from limited where queues is not null
 """  # noqa: S608  our own parts
-# For who has counted, and for jobs that no queue is too full for: only fair queues are asked for.
-ENQUEUE_COUNTED = ENQUEUE.replace(_ASKED, "q.fair")
+# For who has counted, and for jobs that no queue is too full for: the last bind names the queues it was done for.
+_UNCOUNTED = "q.max_depth is not null and q.name <> all((select {bind}::text[])::text[])"
+ENQUEUE_COUNTED = ENQUEUE.replace(_ASKED, f"(q.fair or {_UNCOUNTED.format(bind='$27')})")
 # What of a batch is there already: the same, with nothing stored and no number drawn. What jobs are under is not asked.
 FIND_KNOWN_BINDS = 26
 FIND_KNOWN = f"with {_BROUGHT.strip()},\n{_KNOWN.strip()}\n{_FOUND.strip()}".replace(
@@ -175,23 +176,23 @@ _WITH_LIMITS = {
 }
 
 
-def _limited(sql: str) -> str:
-    """Give the statement for batches with limited jobs.
+def _limited(asked: str) -> str:
+    """Give the statement for batches with limited jobs, which asks for queues that are `asked`.
 
     Raises:
         ValueError: a place that it is to differ in is not there, or there twice.
     """
+    sql = ENQUEUE
     for place, instead in _WITH_LIMITS.items():
         if sql.count(place) != 1:
             raise ValueError(f"{place!r} stands {sql.count(place)} times in the statement")
         sql = sql.replace(place, instead)
-    sql = sql.replace(_ASKED, "q.max_depth is not null")
+    sql = sql.replace(_ASKED, asked)
     return f"{sql.rstrip()}\n{_SAYS_FAIR}"
 
 
-ENQUEUE_LIMITED = _limited(ENQUEUE)
-# Here nothing is left to ask for.
-ENQUEUE_COUNTED_LIMITED = _limited(f"with {_WHOLE.strip().replace('{gate}', '')}")
+ENQUEUE_LIMITED = _limited("q.max_depth is not null")
+ENQUEUE_COUNTED_LIMITED = _limited(_UNCOUNTED.format(bind="$29"))
 
 KNOWN_IDS = """
 select u.ord, j.run_id, l.expires_at from unnest($1::int[], $2::uuid[]) u(ord, id)
