@@ -81,9 +81,9 @@ class Meter:
         yield
         await asyncio.sleep(0)  # asyncpg tells of a statement in the loop's next round
 
-    async def register(self) -> WorkerId:
-        """Register a worker."""
-        return await self.driver.register_worker(new_worker(lease_ms=600_000))
+    async def register(self, lease: timedelta = timedelta(minutes=10)) -> WorkerId:
+        """Register a worker; nobody renews its lease."""
+        return await self.driver.register_worker(new_worker(lease_ms=lease // timedelta(milliseconds=1)))
 
     async def enqueue(self, count: int, payload: str = PAYLOAD) -> None:
         """Enqueue jobs with a payload of 20 bytes, or another, in one batch."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -106,10 +107,10 @@ class Pages:
 
 
 @asynccontextmanager
-async def warm_meter(url: str) -> AsyncIterator[tuple[Meter, WorkerId]]:
+async def warm_meter(url: str, *, lease: timedelta = timedelta(minutes=10)) -> AsyncIterator[tuple[Meter, WorkerId]]:
     """Open a counted driver that has done everything once: statements are prepared, job types have numbers."""
     async with metered(url) as meter:
-        worker = await meter.register()
+        worker = await meter.register(lease)
         await meter.enqueue(100)
         await meter.driver.enqueue(new_job())
         await meter.driver.enqueue(new_job(key="warm"))
