@@ -240,7 +240,7 @@ def build_services(
         queues=QueueControl(driver),
         purge=PurgeControl(driver),
         outbox=OutboxControl(outbox, driver=driver),
-        audit=AuditControl(driver),
+        audit=AuditControl(driver, keys=keys_of(driver)),
         requests=RequestControl(driver),
         bulk=BulkControl(bulk_of(driver), telemetry=telemetry),
         schedules=build_schedules(settings, driver, catalogue),

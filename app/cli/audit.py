@@ -49,7 +49,7 @@ def list_audit(
         until=None if until is None else instant_of(until, "--until"),
         limit=limit,
     )
-    page = with_audit(db, lambda control: control.list(query))
+    page = with_audit(db, lambda control: control.list(query, seen_by=None))
     if as_json:
         for row in page.items:
             _print_json(row)

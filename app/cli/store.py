@@ -44,7 +44,7 @@ def with_audit(db: str | None, verb: Callable[[AuditControl], Awaitable[T]]) -> 
     from ..settings import Settings
 
     settings = Settings.read(database_url=db)
-    return asyncio.run(_with_driver(settings, lambda driver: verb(AuditControl(driver))))
+    return asyncio.run(_with_driver(settings, lambda driver: verb(AuditControl(driver, keys=None))))
 
 
 def with_limits(db: str | None, verb: Callable[[LimitControl], Awaitable[T]]) -> T:

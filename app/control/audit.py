@@ -10,20 +10,38 @@ import json
 from dataclasses import replace
 
 from ..domain.audit import Action, AuditPage, AuditQuery, AuditView
+from ..drivers.api_keys import KeyStore
 from ..drivers.protocol import JobDriver
+from .actors import OPERATOR, Actors
 from .render import Document, raw
+
+_NOTHING = AuditPage(items=(), next_before=None)
 
 
 class AuditControl:
-    """Reads the audit. Its rows are kept by the verbs they speak of."""
+    """Reads the audit. Its rows are kept by the verbs they speak of. `keys` has the API keys, to tell whose are whose."""
 
-    def __init__(self, driver: JobDriver) -> None:
+    def __init__(self, driver: JobDriver, *, keys: KeyStore | None) -> None:
         self._driver = driver
+        self._actors = Actors(keys)
 
-    async def list(self, query: AuditQuery) -> AuditPage:
-        """Give one page, newest first; it may be short, and only one without a `next_before` is the last."""
+    async def list(self, query: AuditQuery, *, seen_by: str | None) -> AuditPage:
+        """Give one page, newest first; it may be short, and only one without a `next_before` is the last.
+
+        `seen_by` is the tenant of who looks, None for who acts for all of them. A tenant is told the names of its own
+        keys, and finds rows by those and by `operator`, which stands for everybody else.
+        """
+        if seen_by is None:
+            return await self._driver.audit(query)
+        asked = query.actor
+        if asked == OPERATOR:
+            query = replace(query, actor=None)
+        elif asked is not None and not await self._actors.own(seen_by, [asked]):
+            return _NOTHING
         page = await self._driver.audit(query)
-        return replace(page, items=tuple(_as_seen(row, query.tenant) for row in page.items))
+        own = await self._actors.own(seen_by, [row.actor for row in page.items])
+        shown = [_as_seen(row, seen_by, own) for row in page.items]
+        return replace(page, items=tuple(row for row in shown if asked in {None, row.actor}))
 
 
 def audit_document(row: AuditView) -> Document:
@@ -41,9 +59,10 @@ def audit_document(row: AuditView) -> Document:
     }
 
 
-def _as_seen(row: AuditView, tenant: str | None) -> AuditView:
-    """Give a row as one tenant sees it: of a queue's weights only its own."""
-    if tenant is None or row.action != Action.QUEUE_UPDATE:
+def _as_seen(row: AuditView, tenant: str, own: frozenset[str]) -> AuditView:
+    """Give a row as one tenant sees it: of who acts only its own keys by name, of a queue's weights only its own."""
+    row = row if row.actor in own else replace(row, actor=OPERATOR)
+    if row.action != Action.QUEUE_UPDATE:
         return row
     details = json.loads(row.details)
     if isinstance(details.get("weights"), dict):

@@ -30,7 +30,7 @@ class AuditRow(Answer):
 
     id: UUID
     at: datetime
-    actor: str
+    actor: str = Field(description="`operator` where it is told to a tenant that it is not of.")
     action: str
     target: AuditTarget
     tenant: str | None = Field(description="Null for what belongs to nobody alone: queues, workers, schedules.")

@@ -102,6 +102,18 @@ async def test_another_tenants_key_reads_as_an_absent_one(visitor: Visitor) -> N
         assert (await visitor.send(f"/keys/{key_id}/{verb}")).status_code == 404
 
 
+async def test_the_audit_tells_a_tenant_the_names_of_its_own_keys(visitor: Visitor) -> None:
+    (mine, _), (theirs, _) = [await made(visitor, label=label, tenant=label) for label in ("mine", "theirs")]
+    for number, label, key_id in ((1, "mine", mine), (2, "theirs", theirs)):
+        await visitor.api.services.queues.pause(f"q{number}", by=f"{label} ({key_id})", reason=None)
+    visitor.api.act_as(Identity(name=f"mine ({mine})", tenant="mine", scopes=frozenset(Scope)))
+    page = await visitor.see("/audit?action=queue.pause")
+    assert (f"mine ({mine})" in page, theirs in page, "operator" in page) == (True, False, True)
+    found = await visitor.see("/audit?actor=operator&action=queue.pause")
+    assert ("q1" in found, "q2" in found) == (False, True)
+    assert "Nobody has done anything that matches" in await visitor.see(f"/audit?actor=theirs ({theirs})")
+
+
 async def test_who_makes_no_keys_is_not_led_to_them(visitor: Visitor) -> None:
     assert 'href="/ui/keys"' in await visitor.see("/")
     visitor.api.act_as(Identity(name="reader", tenant=None, scopes=frozenset({Scope.JOBS_READ})))

@@ -133,7 +133,7 @@ class Api:
                 "limits": LimitControl(env.driver),
                 "purge": PurgeControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
-                "audit": AuditControl(env.driver),
+                "audit": AuditControl(env.driver, keys=keys_of(env.driver)),
                 "requests": RequestControl(env.driver),
                 "bulk": BulkControl(bulk_of(env.driver), telemetry=self.telemetry, now=env.now),
                 "schedules": ScheduleControl(

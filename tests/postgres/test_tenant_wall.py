@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.audit import Action, AuditQuery
+from app.domain.audit import Action, AuditQuery, Target
 from app.domain.bulk import BulkAction
 from app.domain.edit import JobPatch
 from app.domain.errors import JobNotFound
@@ -39,6 +39,7 @@ OURS, THEIRS = "acme", "globex"
 HOOK = a_webhook(tenant=THEIRS)
 # Every way a statement names the tenant of its caller.
 _PREDICATE = re.compile(r"\((\$\d+)::text is null or (?:[a-z]\.tenant is null or )?(?:[a-z]\.)?tenant = \1\)")
+_OF_SHARED = re.compile(r"and \((\$\d+)::text is null or c\.tenant is not null or c\.target_kind in \([^)]*\)\)")
 _OF_KEY = re.compile(r"where tenant = (\$\d+) and name")
 
 Look = Callable[[PostgresEnv, JobId], Awaitable[object]]
@@ -56,8 +57,8 @@ def no_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Database.in_schema
 
     def forgetful(self: Database, sql: str) -> str:
-        forgot = _OF_KEY.sub(r"where \1::text is not null and name", _PREDICATE.sub(r"(\1::text is null or true)", sql))
-        return plain(self, forgot)
+        forgot = _PREDICATE.sub(r"(\1::text is null or true)", _OF_SHARED.sub("", sql))
+        return plain(self, _OF_KEY.sub(r"where \1::text is not null and name", forgot))
 
     monkeypatch.setattr(Database, "in_schema", forgetful)
     monkeypatch.setattr(list_sources, "TENANT", list_sources.ALL)
@@ -116,6 +117,7 @@ async def _something_of_everything(env: PostgresEnv) -> JobId:
     await env.driver.patch(job_id, JobPatch(priority=1), audit=an_entry(Action.JOB_UPDATE, job_id))
     await env.driver.emit(replace(new_event(), tenant=THEIRS, name="order.approved", key="7"))
     await bulks_of(env).make(replace(a_bulk(BulkAction.DELETE, State.HELD), tenant=THEIRS))
+    await env.driver.keep_entry(an_entry(Action.KEY_CREATE, "ops", target_kind=Target.KEY))
     await webhooks_of(env).create(HOOK)
     told = await env.enqueue(tenant=THEIRS, callback=Callback(webhook=HOOK.id).text())
     await env.driver.cancel(told, reason="x")

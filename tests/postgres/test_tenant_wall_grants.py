@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from itertools import product
 from uuid import uuid4
 
 import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
+from app.domain.audit import SHARED, Target
 from app.domain.errors import JobNotFound
 from app.domain.job import JobId, LimitKey
 from app.drivers.postgres import migrations
@@ -136,6 +138,34 @@ async def test_an_upgrade_takes_off_the_wall_what_was_on_it(database_url: str) -
         for table in ("outlast.request", "outlast.queue_load"):
             assert not await connection.fetchval(may, table)
         assert await connection.fetchval(may, "outlast.slot")
+    finally:
+        await connection.close()
+
+
+async def test_an_upgrade_hides_from_tenants_what_was_done_to_other_things_for_all_of_them(database_url: str) -> None:
+    """Of rows of the audit without a tenant those about what belongs to nobody alone stay to be seen."""
+    connection = await asyncpg.connect(dsn_of(database_url))
+
+    async def seen() -> list[str]:
+        async with connection.transaction():
+            await connection.execute("set local role outlast_api")
+            await connection.execute("select set_config('outlast.tenant', $1, true)", OURS)
+            rows = await connection.fetch("select target_kind, tenant from outlast.audit order by seq")
+        return [row["target_kind"] + (f" of {row['tenant']}" if row["tenant"] else "") for row in rows]
+
+    try:
+        for kind, tenant in product(Target, (None, OURS, THEIRS)):
+            await connection.execute(
+                "insert into outlast.audit(id, actor, tenant, action, target_kind, outcome, details)"
+                " values (gen_random_uuid(), 'ops', $1, 'x', $2, 'done', '{}')",
+                *(tenant, kind.value),
+            )
+        own = {f"{kind.value} of {OURS}" for kind in Target}
+        assert set(await seen()) == own | {kind.value for kind in SHARED}
+        await migrations.downgrade(database_url, revision="0023")
+        assert set(await seen()) == own | {kind.value for kind in Target}
+        await migrations.upgrade(database_url)
+        assert set(await seen()) == own | {kind.value for kind in SHARED}
     finally:
         await connection.close()
 

@@ -23,7 +23,8 @@ async def page(visit: Visit) -> Response:
             tenant=visit.tenant,
             before=visit.asked_number("before"),
             limit=_SHOWN,
-        )
+        ),
+        seen_by=visit.tenant,
     )
     return visit.page(
         "audit.html",

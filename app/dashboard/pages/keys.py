@@ -54,7 +54,7 @@ async def one(visit: Visit) -> Response:
         key=key,
         standing=standing_of(key, visit.now),
         scopes=SCOPES,
-        rows=(await visit.services.audit.list(query)).items if visit.may(OPERATE) else None,
+        rows=(await visit.services.audit.list(query, seen_by=visit.tenant)).items if visit.may(OPERATE) else None,
         is_own=key.id == visit.seen.visitor.key_id,
     )
 

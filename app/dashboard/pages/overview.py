@@ -141,7 +141,7 @@ async def _changes(visit: Visit) -> list[AuditView]:
         return []
     since = visit.now - _CHANGED_LATELY
     query = AuditQuery(tenant=visit.tenant, since=since, limit=_LOOKED_AT)
-    rows = (await visit.services.audit.list(query)).items
+    rows = (await visit.services.audit.list(query, seen_by=visit.tenant)).items
     return [row for row in rows if row.target_kind not in _OF_ONE][:_CHANGES]
 
 

@@ -39,7 +39,7 @@ from .tables_webhooks import add_webhooks
 DEFAULT_SCHEMA = "outlast"
 
 # The revision this code needs at least. Revision ids sort as they follow each other, so an older schema compares lower.
-REQUIRED_REVISION = "0023"
+REQUIRED_REVISION = "0024"
 
 
 def metadata(schema: str = DEFAULT_SCHEMA) -> MetaData:

@@ -6,13 +6,15 @@ administrator to run. Judges nothing. Called by `vitals_server`.
 
 from __future__ import annotations
 
+from ...domain.audit import SHARED
 from ...domain.vitals import WallVitals
 from .database import Database, Raw
 from .tenant_wall import role_of
 
 # The tables whose rows are a tenant's own, and which rows those are; `{schema}` is the quoted schema.
 _OWN = "tenant = current_setting('outlast.tenant', true)"
-_OR_NOBODYS = f"tenant is null or {_OWN}"
+_KINDS = ", ".join(f"'{kind}'" for kind in SHARED)
+_OR_NOBODYS = f"{_OWN} or tenant is null and target_kind in ({_KINDS})"
 _OF_OWN_JOB = f"exists (select from {{schema}}.job j where j.id = {{table}}.job_id and j.{_OWN})"
 _OF_OWN_KEY = (
     "exists (select from {schema}.slot s where s.hash = limit_key.hash)"

@@ -49,7 +49,7 @@ async def list_audit(
     """Give one page of the audit: a row for every action that changed something, written in its own commit.
 
     A key of one tenant sees that tenant's rows, and those about queues, workers, schedules, limits and the store as a
-    whole, without what they say of another tenant. `next_cursor` continues a page under the same filters; while there
+    whole, without what they say of another tenant: whoever acted with no key of its own is `operator`. `next_cursor` continues a page under the same filters; while there
     is one, a page may be short.
     """
     refuse_repeated(request)
@@ -67,7 +67,8 @@ async def list_audit(
             until=params.created_before,
             before=None if params.cursor is None else read_number_cursor(params.cursor, filters),
             limit=params.limit,
-        )
+        ),
+        seen_by=identity.tenant,
     )
     cursor = None if page.next_before is None else write_number_cursor(page.next_before, filters)
     following = str(request.url.include_query_params(cursor=cursor).query)
