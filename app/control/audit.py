@@ -19,7 +19,7 @@ _NOTHING = AuditPage(items=(), next_before=None)
 
 
 class AuditControl:
-    """Reads the audit. Its rows are kept by the verbs they speak of. `keys` has the API keys, to tell whose are whose."""
+    """Reads the audit. Its rows are kept by the verbs they speak of. `keys` are those whose names rows have."""
 
     def __init__(self, driver: JobDriver, *, keys: KeyStore | None) -> None:
         self._driver = driver

@@ -90,7 +90,7 @@ class AuditParams(BaseModel):
         str | None, BeforeValidator(printable), Field(max_length=MAX_ACTOR_CHARS, json_schema_extra=PRINTABLE)
     ] = Field(
         default=None,
-        description="Who acted: the name of a key, or `cli:` and an account; for a tenant `operator` is everybody else.",
+        description="Who acted: the name of a key, or `cli:` and an account; a tenant's `operator` is everybody else.",
     )
     action: Action | None = Field(default=None, description="What was done.")
     target_kind: Target | None = Field(default=None, description="What kind of thing it was done to.")

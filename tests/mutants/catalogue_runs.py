@@ -267,9 +267,10 @@ RUNS = (
         ("tests/postgres/test_step_transaction.py", _RACES + "_fences.py", "tests/postgres/test_step_frozen.py"),
         (
             Mutant(
-                "no lock of the frozen",
-                ", set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true)",
+                "no lock of the frozen", ", set_config('idle_in_transaction_session_timeout', {_PAUSE}::text, true)"
             ),
+            Mutant("no longer than its lease", "least(w.lease_ms, {", "({"),
+            Mutant("not for long", "least(w.lease_ms, {IDLE_IN_TRANSACTION_TIMEOUT.seconds}000)", "w.lease_ms"),
             Mutant("fence", "r.seq = :seq and r.claim_no = :claim_no", "r.claim_no = :claim_no"),
             Mutant("locks the claim", "\nfor key share"),
             Mutant("lease", ' and w.lease_until > outlast.clock()"', '"'),

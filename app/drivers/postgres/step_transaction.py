@@ -42,9 +42,12 @@ def _limited_to(limit: str) -> str:
 
 _LIVE = "w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()"
 # While the body works it may pause for long; from the fence on the claim's row is locked, and a worker that is frozen
-# with it, its connection open, would keep every reaper from the claim.
+# with it, its connection open, would keep every reaper from the claim: as in its own sessions, no longer than its lease.
+_PAUSE = f"""(
+  select least(w.lease_ms, {IDLE_IN_TRANSACTION_TIMEOUT.seconds}000) from outlast.worker w
+  where w.id = :worker)"""  # noqa: S608  a number of ours
 FENCE = f"""
-select r.job_id, set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_TIMEOUT.seconds}s', true),
+select r.job_id, set_config('idle_in_transaction_session_timeout', {_PAUSE}::text, true),
   {_limited_to(f"{TRANSACTION_TIMEOUT.seconds}s")}
 from outlast.running r
 where r.job_id = :job_id and r.seq = :seq and r.claim_no = :claim_no

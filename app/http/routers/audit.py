@@ -49,8 +49,8 @@ async def list_audit(
     """Give one page of the audit: a row for every action that changed something, written in its own commit.
 
     A key of one tenant sees that tenant's rows, and those about queues, workers, schedules, limits and the store as a
-    whole, without what they say of another tenant: whoever acted with no key of its own is `operator`. `next_cursor` continues a page under the same filters; while there
-    is one, a page may be short.
+    whole, without what they say of another tenant; whoever acted with no key of its own is `operator`. `next_cursor`
+    continues a page under the same filters; while there is one, a page may be short.
     """
     refuse_repeated(request)
     tenant = visible_tenant(identity, params.tenant)
