@@ -22,7 +22,7 @@ from tests.support.proxy import proxy_to
 pytestmark = pytest.mark.postgres
 
 _SUSPENDS = "least(j.created_at, j.events_from) as since"
-_FENCED = "select least(w.lease_ms"
+_FENCED = "idle_in_transaction_session_timeout', ("
 
 
 async def test_a_claim_locked_by_the_fence_of_a_frozen_worker_is_reaped_soon(database_url: str, tmp_path: Path) -> None:

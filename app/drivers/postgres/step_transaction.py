@@ -42,7 +42,7 @@ def _limited_to(limit: str) -> str:
 
 _LIVE = "w.lost_at is null and w.closed_at is null and w.lease_until > outlast.clock()"
 # While the body works it may pause for long; from the fence on the claim's row is locked, and a worker that is frozen
-# with it, its connection open, would keep every reaper from the claim: as in its own sessions, no longer than its lease.
+# with it, its connection open, would keep every reaper from the claim: for its lease at most, as any session of ours.
 _PAUSE = f"""(
   select least(w.lease_ms, {IDLE_IN_TRANSACTION_TIMEOUT.seconds}000) from outlast.worker w
   where w.id = :worker)"""  # noqa: S608  a number of ours
