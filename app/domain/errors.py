@@ -286,6 +286,10 @@ class DriverUnavailable(OutlastError):
     retryable = True
 
 
+class StoreBusy(DriverUnavailable):
+    """Somebody else has what the call needs. The store was there all along: no outage; nothing was written."""
+
+
 class DriverVolatile(OutlastError):
     """The target store does not survive its process."""
 

@@ -215,7 +215,10 @@ def left_of(run: Run, now: float) -> timedelta:
 
 
 def _is_outage(inside: tuple[BaseException, ...], run: Run) -> bool:
-    """Say whether the database cut the attempt off; a job that was interrupted very often is charged with it."""
+    """Say whether the database cut the attempt off; a job that was interrupted very often is charged with it.
+
+    A store that is busy was there: whatever of it ends a body is the body's failure.
+    """
     return run.job.counters.interrupts < _MOST_UNCOUNTED and any(isinstance(leaf, TransactionCut) for leaf in inside)
 
 

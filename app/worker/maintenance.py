@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from ..domain.errors import OutlastError
+from ..domain.errors import OutlastError, StoreBusy
 from ..domain.job import JobId
 from ..domain.snapshot import Due, Expired, Reaped, Stats
 from ..domain.state import TERMINAL
@@ -262,7 +262,7 @@ class Maintenance:
             answer = await call
         except Exception as error:  # noqa: BLE001 - said, and done again next time
             self._telemetry.store_call_failed(verb, error)
-            if isinstance(error, OutlastError) and error.retryable and not error.details.get("is_busy"):
+            if isinstance(error, OutlastError) and error.retryable and not isinstance(error, StoreBusy):
                 self.is_away = True
                 self.outage()
             return None

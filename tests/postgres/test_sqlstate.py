@@ -14,6 +14,7 @@ from app.domain.errors import (
     RequestInvalid,
     SchemaOutdated,
     SettingsInvalid,
+    StoreBusy,
 )
 from app.drivers.postgres.sqlstate import Contended, translate
 
@@ -28,8 +29,9 @@ def server_error(state: str) -> asyncpg.PostgresError:
     [
         *((state, DriverUnavailable) for state in ("08006", "08003", "57P01", "57P02", "57P03", "57014", "25006")),
         *((state, DriverUnavailable) for state in ("25P03", "25P04")),
-        *((state, DriverUnavailable) for state in ("53100", "53200", "53300", "55P03", "58030", "28P01", "3D000")),
+        *((state, DriverUnavailable) for state in ("53100", "53200", "53300", "58030", "28P01", "3D000")),
         *((state, Contended) for state in ("40001", "40P01")),
+        ("55P03", StoreBusy),
         *((state, RequestInvalid) for state in ("22021", "22008", "22003", "23514", "54000")),
         *((state, SchemaOutdated) for state in ("42P01", "3F000", "42703", "42883")),
         ("42501", SettingsInvalid),
@@ -42,7 +44,7 @@ def test_every_sqlstate_has_its_error(state: str, kind: type[OutlastError]) -> N
     assert type(found) is kind
     assert found.fix
     assert state in found.cause
-    assert found.details.get("is_busy", False) is (state in {"40001", "40P01", "55P03"})
+    assert isinstance(found, StoreBusy) is (state in {"40001", "40P01", "55P03"})
 
 
 @pytest.mark.parametrize(

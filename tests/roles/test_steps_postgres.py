@@ -104,6 +104,49 @@ async def test_a_transaction_and_its_step_commit_together_and_once(database_url:
         assert (rows, runs, (await bench.view(job_id)).result) == (1, [1, 2], "3")
 
 
+@pytest.mark.parametrize(
+    ("held", "error"),
+    [
+        ("lock table public.booking in exclusive mode", ("DBAPIError", None)),
+        ("select from outlast.running for update", ("StoreBusy", "DRIVER_UNAVAILABLE")),
+    ],
+    ids=["what it writes to", "its claim"],
+)
+async def test_a_transaction_that_others_are_in_the_way_of_has_no_outage(
+    database_url: str, held: str, error: tuple[str, str | None]
+) -> None:
+    """The database was there: the attempt is a failure, as with any error of its body."""
+    begun, locked, met = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @job("book.job", retry=RetryPolicy(max_attempts=1))
+    async def book(ctx: JobContext) -> None:
+        begun.set()
+        await locked.wait()
+        try:
+            async with ctx.step.transaction("book") as session:
+                await session.execute(text("set local lock_timeout = '20ms'"))
+                await session.execute(text("insert into public.booking values (1)"))
+        finally:
+            met.set()
+
+    async with at(database_url, book) as bench:
+        engine = create_async_engine(database_url)
+        async with engine.begin() as connection:
+            await connection.execute(text("create table public.booking (n int)"))
+        job_id = await bench.enqueue("book.job", max_attempts=1)
+        await begun.wait()
+        async with engine.begin() as connection:
+            await connection.execute(text(held))
+            locked.set()
+            await met.wait()
+        await bench.until("attempt.dead", job_id)
+        await engine.dispose()
+        (attempt,) = await bench.ledger(job_id)
+        assert (attempt.outcome.value, attempt.cause, attempt.counted) == ("dead_lettered", "error", True)
+        assert attempt.error is not None
+        assert (attempt.error.type, attempt.error.code) == error
+
+
 async def test_a_run_interrupted_by_a_drain_goes_on_in_the_next_worker(database_url: str) -> None:
     reached = asyncio.Event()
     calls: list[str] = []

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.errors import DriverUnavailable
+from app.domain.errors import DriverUnavailable, StoreBusy
 from app.domain.job import JobId
 from app.domain.snapshot import Due, Stats
 from app.domain.state import State
@@ -86,7 +86,7 @@ class Store:
         if asyncio.get_running_loop().time() < self.is_away_until:
             raise DriverUnavailable("the store is away", fix="wait")
         if verb == "reap" and asyncio.get_running_loop().time() < self.is_busy_until:
-            raise DriverUnavailable("a lock is held", fix="repeat the call", is_busy=True)
+            raise StoreBusy("a lock is held", fix="repeat the call")
         await asyncio.sleep(self.round_trip / 2)
         self.meanwhile.get(verb, int)()
         await asyncio.sleep(self.round_trip / 2)

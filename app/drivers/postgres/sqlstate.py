@@ -17,6 +17,7 @@ from ...domain.errors import (
     RequestInvalid,
     SchemaOutdated,
     SettingsInvalid,
+    StoreBusy,
 )
 
 CHECK_DATABASE = "check that PostgreSQL runs and that OUTLAST_DATABASE_URL points at it, then repeat the call"
@@ -24,7 +25,7 @@ MIGRATE = "run `outlast migrate up`"
 UNPREPARED = "repeat the call; if it comes again, add prepared_statement_cache_size=0 to OUTLAST_DATABASE_URL's query"
 
 
-class Contended(DriverUnavailable):
+class Contended(StoreBusy):
     """Two statements stood in each other's way and this one was rolled back whole; repeating it is safe."""
 
 
@@ -32,8 +33,6 @@ class Taken(Internal):
     """A row with this identity is there already."""
 
 
-# Somebody else had what the statement needed. The server is there.
-_IN_THE_WAY = frozenset({"40001", "40P01", "55P03"})
 # The first entry that fits decides: whole codes before classes.
 _BY_STATE: tuple[tuple[str, type[OutlastError], str], ...] = (
     ("40001", Contended, "repeat the call"),
@@ -45,7 +44,7 @@ _BY_STATE: tuple[tuple[str, type[OutlastError], str], ...] = (
     ("26000", DriverUnavailable, UNPREPARED),
     ("42P05", DriverUnavailable, UNPREPARED),
     ("0A000", DriverUnavailable, "repeat the call"),
-    ("55P03", DriverUnavailable, "repeat the call; another session holds a lock"),
+    ("55P03", StoreBusy, "repeat the call; another session holds a lock"),
     ("55000", DriverUnavailable, CHECK_DATABASE),
     ("3D000", DriverUnavailable, "create the database, or correct its name in OUTLAST_DATABASE_URL"),
     ("3F000", SchemaOutdated, MIGRATE),
@@ -100,7 +99,7 @@ def _from_server(error: pg.PostgresError) -> OutlastError:
         if state.startswith(prefix):
             # A refused value would be quoted in the message.
             said = "" if kind is RequestInvalid else f": {_said(error)}"
-            return kind(f"PostgreSQL answered {state}{said}", fix=fix, sqlstate=state, is_busy=state in _IN_THE_WAY)
+            return kind(f"PostgreSQL answered {state}{said}", fix=fix, sqlstate=state)
     return Internal(f"PostgreSQL answered {state}: {_said(error)}", fix="report this with the log line", sqlstate=state)
 
 
