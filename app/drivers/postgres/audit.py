@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ...domain.audit import MAX_DETAILS_BYTES, SHARED, AuditEntry, AuditPage, AuditQuery, AuditView, Target
 from .database import Database, Raw, Row
+from .reader import Reader
 from .requests import mark
 from .rows import plain
 from .run_locks import looking
@@ -91,7 +92,7 @@ async def keep_entry(db: Database, entry: AuditEntry) -> None:
     await db.run(lambda conn: keep(db, conn, entry))
 
 
-async def page(db: Database, query: AuditQuery) -> AuditPage:
+async def page(db: Reader, query: AuditQuery) -> AuditPage:
     """Give one page, newest first; it may be short, and `next_before` is None only at the end."""
     sql = _OF_TARGET if query.target is not None else _OF_ACTOR if query.actor is not None else _EVERY
     scanned = max(SCANNED, query.limit + 1)

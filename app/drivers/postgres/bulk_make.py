@@ -28,6 +28,7 @@ from .bulk_view import FIND, view_of
 from .database import Database, Raw, Row
 from .notify import notify
 from .outbox_rows import count_of
+from .reader import Reader
 from .run_locks import looking
 
 _BUCKETS = (
@@ -100,7 +101,7 @@ b as (delete from outlast.bulk where id = (select id from old) and (select count
 select (select count(*) from gone) + (select count(*) from b)"""  # noqa: S608  same
 
 
-async def count(db: Database, bulk: NewBulk) -> int:
+async def count(db: Reader, bulk: NewBulk) -> int:
     """Count the jobs that fit now, exactly up to `MOST_SELECTED`."""
     return await db.run(lambda conn: _count(db, conn, bulk))
 
@@ -154,7 +155,7 @@ async def trim(db: Database, batch: int) -> int:
     return deleted
 
 
-async def _count(db: Database, conn: Raw, bulk: NewBulk) -> int:
+async def _count(db: Reader, conn: Raw, bulk: NewBulk) -> int:
     if bulk.ids is not None:
         binds = (sorted(set(bulk.ids)), bulk.tenant, sorted(bulk.states))
         sql = _COUNT_IDS if bulk.action is not BulkAction.RUN_NOW else _COUNT_IDS_TO_RUN

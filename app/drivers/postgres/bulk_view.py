@@ -9,6 +9,7 @@ from ...domain.job import JobId
 from ...domain.state import State
 from .bulk_acts import VERDICT_CODES
 from .database import Database, Row
+from .reader import Reader
 from .rows import plain
 from .tenant_wall import behind
 
@@ -44,7 +45,7 @@ select {_ITEM} from (
 order by job_id limit $3"""  # noqa: S608  same
 
 
-async def operations(db: Database, *, limit: int, before: BulkId | None, tenant: str | None) -> tuple[BulkView, ...]:
+async def operations(db: Reader, *, limit: int, before: BulkId | None, tenant: str | None) -> tuple[BulkView, ...]:
     """Give operations, newest first."""
     rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_OPERATIONS), limit, before, tenant))
     return tuple(view_of(row) for row in rows)
@@ -57,7 +58,7 @@ async def find(db: Database, bulk_id: BulkId, *, tenant: str | None) -> BulkView
 
 
 async def items(
-    db: Database, bulk_id: BulkId, *, verdicts: Sequence[BulkVerdict], after: JobId | None, limit: int
+    db: Reader, bulk_id: BulkId, *, verdicts: Sequence[BulkVerdict], after: JobId | None, limit: int
 ) -> tuple[BulkItem, ...]:
     """Give jobs of an operation by their ids."""
     codes = [VERDICT_CODES[verdict] for verdict in verdicts]

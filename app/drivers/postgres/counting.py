@@ -11,9 +11,9 @@ from ...domain.snapshot import JobCount
 from ...domain.state import TERMINAL, State
 from ..reading import MOST_COUNTED, ListQuery
 from .buckets import CODE_OF, FIRST_RANK
-from .database import Database
 from .list_sources import BIND_TYPES, END_OF_CODE, SCANNED, Source, choose
 from .listing import ENVELOPE, binds_of, floor_of, over
+from .reader import Reader
 from .tenant_wall import behind
 
 # A row says that the job is there.
@@ -48,7 +48,7 @@ _LAST_ATTEMPT = """
     order by a.number desc limit 1) a on true"""
 
 
-async def count_jobs(db: Database, query: ListQuery) -> JobCount:
+async def count_jobs(db: Reader, query: ListQuery) -> JobCount:
     """Count the jobs that fit, among as many candidates as a page looks at."""
     scanned = SCANNED if query.is_filtered else MOST_COUNTED + 1
     binds = binds_of(query, None, scanned, MOST_COUNTED + 1)

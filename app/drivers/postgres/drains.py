@@ -13,7 +13,8 @@ from ...domain.drain import MOST_REPORTS, DrainedRun, DrainReport, DrainView, Ru
 from ...domain.job import JobId, WorkerId
 from ...domain.ledger import CAUSE_DRAIN
 from ...domain.step import StepKind
-from .database import Database, Row
+from .database import Row
+from .reader import Reader
 from .resolve import KIND_CODES
 
 REPORT = """
@@ -74,7 +75,7 @@ def report_binds(report: DrainReport) -> tuple[object, ...]:
     )
 
 
-async def drains(db: Database, *, limit: int, before: WorkerId | None) -> tuple[DrainView, ...]:
+async def drains(db: Reader, *, limit: int, before: WorkerId | None) -> tuple[DrainView, ...]:
     """Give the newest reports, of ids below `before`."""
     rows = await db.run(lambda conn: conn.fetch(db.in_schema(_DRAINS), limit, before))
     return tuple(_view(list(group)) for _, group in groupby(rows, key=lambda row: row["worker"]))

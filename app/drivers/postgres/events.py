@@ -11,6 +11,7 @@ from ...domain.request_claim import RequestClaim, emitted_event
 from ..protocol import Wake
 from .database import Database, Raw
 from .notify import notify
+from .reader import Reader
 from .requests import mark
 from .resolve import RESOLVE
 from .rows import plain
@@ -77,7 +78,7 @@ async def emit(db: Database, event: NewEvent, claim: RequestClaim | None = None)
     return emitted
 
 
-async def events(db: Database, query: EventQuery) -> tuple[EventView, ...]:
+async def events(db: Reader, query: EventQuery) -> tuple[EventView, ...]:
     """Give stored events, newest first."""
     is_of_one_key = None not in (query.tenant, query.name, query.key)
     sql = db.in_schema(_EVENTS_OF_KEY if is_of_one_key else _EVENTS)

@@ -15,7 +15,7 @@ from ...domain.ledger import CODES_OF_ENDS
 from ...domain.state import TERMINAL, State
 from ..reading import ListQuery
 from .buckets import DEAD, DONE
-from .database import Database
+from .reader import Reader
 
 SCANNED = 20_000
 # So many of a source are counted to find the rarest: beyond, one is as common as the other.
@@ -105,7 +105,7 @@ def one_tag(nth: int) -> Source:
     return Source(_bucket("tag", f"tag = ($11::text[])[{nth}]"))
 
 
-async def choose(db: Database, query: ListQuery, binds: tuple[object, ...]) -> Source:
+async def choose(db: Reader, query: ListQuery, binds: tuple[object, ...]) -> Source:
     """Give the source to look through: the rarest of those that fit, where there are several."""
     sources = [make(query) for is_asked, make in _NARROW if is_asked(query)]
     sources += [one_tag(nth) for nth in range(1, len(query.tags_all) + 1)]
@@ -148,7 +148,7 @@ def of_states(states: frozenset[State]) -> Source:
     return Source(f"select id, word from ({together}) u order by id desc limit $2", states=states)  # noqa: S608  our own
 
 
-async def _are_many_ready(db: Database) -> bool:
+async def _are_many_ready(db: Reader) -> bool:
     return bool(await db.run(lambda conn: conn.fetchval(db.in_schema(_MANY_READY))))
 
 

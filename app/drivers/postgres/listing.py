@@ -15,10 +15,10 @@ from ...domain.snapshot import DeadGroup, JobPage
 from ...domain.state import State
 from ..reading import ListQuery, newer_than, not_newer_than
 from .buckets import DEAD, DONE, TOKEN
-from .database import Database
 from .describe import AROUND, VIEW, job_view
 from .list_sources import BIND_TYPES, END_OF_CODE, SCANNED, TENANT, Source, choose, downwards
 from .list_sources import upwards as turned
+from .reader import Reader
 from .rows import plain
 from .tenant_wall import behind
 
@@ -79,7 +79,7 @@ where f.state = {DEAD}
 left join lateral (select n.name from outlast.job_name n where n.id = g.name_id offset 0) n on true"""  # noqa: S608  same
 
 
-async def list_jobs(db: Database, query: ListQuery) -> JobPage:
+async def list_jobs(db: Reader, query: ListQuery) -> JobPage:
     """Give one page, newest id first; it may be short, and `next_after` is None only at the end."""
     scanned = SCANNED if query.is_filtered else query.limit + 1
     start = query.before if query.after is None else query.after
@@ -107,7 +107,7 @@ def upwards(sql: str) -> str:
     return turned(sql).replace("by s.id desc", "by s.id asc").replace("by p.id desc", "by p.id asc")
 
 
-async def dead_letters(db: Database, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+async def dead_letters(db: Reader, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
     """Group the newest dead letters, most first, then by words; of a great many the oldest are left out."""
     rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_DEAD), tenant, GROUPED))
     groups = [
@@ -143,7 +143,7 @@ def over(sql: str, source: Source, floor: UUID | None = None) -> str:
 
 
 async def floor_of(
-    db: Database, query: ListQuery, source: Source, turn: Callable[[str], str], binds: tuple[object, ...]
+    db: Reader, query: ListQuery, source: Source, turn: Callable[[str], str], binds: tuple[object, ...]
 ) -> UUID | None:
     """Give the last candidate that may be looked at, where a page does not find it: None where it does, or is free."""
     if not source.has_envelope or query.tenant is None or db.api_role is None or source is TENANT:

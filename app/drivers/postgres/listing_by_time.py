@@ -12,10 +12,11 @@ from ...domain.job import JobId
 from ...domain.snapshot import Place, PlacedPage
 from ..reading import SORTABLE, ListQuery, TimeOrder, TimeSort, beside
 from .buckets import DONE, TOKEN
-from .database import Database, Row
+from .database import Row
 from .describe import AROUND, VIEW, job_view
 from .list_sources import SCANNED
 from .listing import ENVELOPE, STANDS, binds_of
+from .reader import Reader
 from .rows import plain
 from .tenant_wall import behind
 
@@ -50,7 +51,7 @@ left join page p on true
 order by p.place_at <way>, p.id <way>"""  # noqa: S608  our own
 
 
-async def list_by_time(db: Database, query: ListQuery, order: TimeOrder) -> PlacedPage:
+async def list_by_time(db: Reader, query: ListQuery, order: TimeOrder) -> PlacedPage:
     """Give one page; it may be short, and only one without a next place is the last."""
     if not query.states or not query.states <= SORTABLE[order.sort]:
         raise ValueError(f"no index has jobs in {sorted(query.states)} by {order.sort}")

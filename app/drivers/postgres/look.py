@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 from ...domain.errors import DriverUnavailable, QueryTooSlow
 from ...domain.waited import is_waited_for
 from .database import Database, Raw, Row
+from .reader import Reader
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ _BOUND = "select set_config('statement_timeout', $1, true)"
 _NARROW = "narrow the filter, by time, queue or job type, or repeat the call in a moment"
 
 
-async def look(db: Database, read: Callable[[Database], Awaitable[T]], *, seconds: float | None = None) -> T:
+async def look(db: Database, read: Callable[[Reader], Awaitable[T]], *, seconds: float | None = None) -> T:
     """Run what reads; for somebody who waits, on a database whose statements end by the bound, once it has its turn.
 
     `seconds`: another bound than that of all.
@@ -58,14 +59,22 @@ async def look(db: Database, read: Callable[[Database], Awaitable[T]], *, second
         db.look_slots.release()
 
 
-class _Bounded(Database):
+class _Bounded:
     """A database as one read sees it: each verb in a transaction of its own, whose statements end by a time."""
 
     def __init__(self, of: Database, until: float, seconds: float) -> None:
-        self.__dict__.update(of.__dict__)
         self._of = of
         self._until = until
         self._seconds = seconds
+
+    @property
+    def api_role(self) -> str | None:
+        """Give the role behind the wall between tenants."""
+        return self._of.api_role
+
+    def in_schema(self, sql: str) -> str:
+        """Give SQL written with `outlast.` for the schema at hand."""
+        return self._of.in_schema(sql)
 
     async def run(self, verb: Callable[[Raw], Awaitable[T]]) -> T:
         """Run a verb that reads."""
@@ -75,17 +84,11 @@ class _Bounded(Database):
                 return await verb(_Timed(conn, self._until, self._seconds))
 
         try:
-            return await super().run(once)
+            return await self._of.run(once)
         except DriverUnavailable as error:
             if error.details.get("sqlstate") != _CANCELLED:
                 raise
             raise _too_slow(self._seconds) from error
-
-    @asynccontextmanager
-    async def raw(self) -> AsyncIterator[Raw]:
-        """Give a connection of the database itself, which knows whether it is closed."""
-        async with self._of.raw() as conn:
-            yield conn
 
 
 class _Timed:

@@ -15,6 +15,7 @@ from .audit import audited
 from .database import Database, Row
 from .outbox_looks import Looks
 from .outbox_rows import RESTS, count_of
+from .reader import Reader
 from .rows import plain
 from .tenant_wall import behind
 
@@ -47,7 +48,7 @@ select name, tenant, state = 2 as is_refused, refused_code, refused_why from out
 where id = $1 and ($2::text is null or tenant = $2)"""
 
 
-async def view(db: Database, limit: int, *, tenant: str | None = None) -> OutboxView:
+async def view(db: Reader, limit: int, *, tenant: str | None = None) -> OutboxView:
     """Give counts and lag of all rows, and the newest quarantined ones of all tenants or of one."""
     row = await db.run(lambda conn: conn.fetchrow(db.in_schema(_VIEW)))
     items = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_ITEMS), limit, tenant))

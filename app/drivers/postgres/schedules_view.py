@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...domain.job import JobId
 from ...domain.schedule import OccurrenceOutcome, OccurrenceView, ScheduleView, Standing, Standings
 from .database import Database, Raw, Row
+from .reader import Reader
 from .rows import plain
 
 _STANDINGS = """
@@ -40,7 +41,7 @@ async def standings(db: Database, names: Sequence[str]) -> Standings:
     )
 
 
-async def schedules(db: Database, *, name: str | None = None, occurrences: int) -> tuple[ScheduleView, ...]:
+async def schedules(db: Reader, *, name: str | None = None, occurrences: int) -> tuple[ScheduleView, ...]:
     """Give every schedule, or the one of a name, each with its newest occurrences."""
 
     async def once(conn: Raw) -> tuple[ScheduleView, ...]:

@@ -19,6 +19,7 @@ from ...domain.limit import (
     limit_hash,
 )
 from .database import Database, Raw, Row
+from .reader import Reader
 from .rows import plain
 from .tenant_wall import behind
 
@@ -69,7 +70,7 @@ left join lateral (
 order by u.ord"""
 
 
-async def slots(db: Database, query: SlotQuery) -> tuple[SlotView, ...]:
+async def slots(db: Reader, query: SlotQuery) -> tuple[SlotView, ...]:
     """Give held slots, by their jobs' ids."""
     where = (query.name, query.tenant, query.after, query.limit)
     rows = await behind(db, query.tenant, lambda conn: conn.fetch(db.in_schema(_SLOTS), *where))

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from ...domain.snapshot import OldestSnapshot, QueueView, Stats
 from ...domain.state import State
 from .buckets import CANCELLED, DEAD, DONE
-from .database import Database, Raw, Row
+from .database import Raw, Row
 from .queues import PAUSED
+from .reader import Reader
 from .turns import WEIGHTS
 from .vitals_server import HOLDERS
 
@@ -74,7 +75,7 @@ select coalesce(extract(epoch from max(h.age)), 0)::float8 as seconds, coalesce(
 from ({HOLDERS}) h"""  # noqa: S608  fragments of our own
 
 
-async def stats(db: Database) -> Stats:
+async def stats(db: Reader) -> Stats:
     """Count jobs by state and queue, each in exactly one bucket, and the slots that are held; look at the horizon."""
 
     async def look(conn: Raw) -> tuple[list[Row], Row | None]:
@@ -91,7 +92,7 @@ def _snapshot(row: Row | None) -> OldestSnapshot | None:
     return None if row is None else OldestSnapshot(seconds=row["seconds"], xids=row["xids"])
 
 
-async def queues(db: Database) -> tuple[QueueView, ...]:
+async def queues(db: Reader) -> tuple[QueueView, ...]:
     """Give every queue that has jobs or a setting, by name."""
     return _queues(await db.run(lambda conn: conn.fetch(db.in_schema(_COUNT), COUNTED_ENDED)))
 

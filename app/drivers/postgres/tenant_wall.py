@@ -17,6 +17,7 @@ import asyncpg
 from ...domain.job import JobId
 from .absent import not_found
 from .database import Database, Raw
+from .reader import Reader
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ async def find_wall(db: Database, conn: Raw) -> str | None:
     return role if stands else None
 
 
-async def behind(db: Database, tenant: str | None, verb: Callable[[Raw], Awaitable[T]]) -> T:
+async def behind(db: Reader, tenant: str | None, verb: Callable[[Raw], Awaitable[T]]) -> T:
     """Run a verb that reads, for a caller of one tenant behind the wall; contended ones are repeated as in `run`."""
     if tenant is None or db.api_role is None:
         return await db.run(verb)
@@ -61,7 +62,7 @@ async def behind(db: Database, tenant: str | None, verb: Callable[[Raw], Awaitab
     return await db.run(once)
 
 
-async def enter(db: Database, conn: Raw, tenant: str | None) -> None:
+async def enter(db: Reader, conn: Raw, tenant: str | None) -> None:
     """Go behind the wall for the rest of the transaction at hand, for a caller of one tenant."""
     if tenant is not None and db.api_role is not None:
         await conn.fetchval(_ENTER, db.api_role, tenant)

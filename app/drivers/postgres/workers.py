@@ -14,6 +14,7 @@ from ..protocol import Wake
 from .audit import audited
 from .database import Database, Raw
 from .notify import notify
+from .reader import Reader
 from .rows import worker_view
 
 # A boot id that is there already and alive is this very registration, its reply lost.
@@ -102,11 +103,11 @@ async def close_worker(db: Database, worker_id: WorkerId) -> None:
         await conn.execute(db.in_schema(_CLOSE), worker_id)
 
 
-async def workers(db: Database) -> tuple[WorkerView, ...]:
+async def workers(db: Reader) -> tuple[WorkerView, ...]:
     """Give the workers that are live or left in the last hour, newest first."""
     return await db.run(lambda conn: workers_on(db, conn))
 
 
-async def workers_on(db: Database, conn: Raw) -> tuple[WorkerView, ...]:
+async def workers_on(db: Reader, conn: Raw) -> tuple[WorkerView, ...]:
     """Give the same to a caller that has a connection, in its transaction if it has one."""
     return tuple(worker_view(row) for row in await conn.fetch(db.in_schema(_WORKERS)))
