@@ -49,12 +49,12 @@ def list_audit(
         until=None if until is None else instant_of(until, "--until"),
         limit=limit,
     )
-    page = with_audit(db, lambda control: control.list(query, seen_by=None))
+    rows = with_audit(db, lambda control: control.newest(query))
     if as_json:
-        for row in page.items:
+        for row in rows:
             _print_json(row)
-    elif page.items:
-        print_rows((_COLUMNS, *(_row(row) for row in page.items)))
+    elif rows:
+        print_rows((_COLUMNS, *(_row(row) for row in rows)))
     else:
         say("nobody did anything like that")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import DriverVolatile, NotImplementedYet, RequestInvalid
@@ -72,16 +73,17 @@ class MoveControl:
 
     async def move(self, *, queue: str | None, batch: int = BATCH, by: Acting) -> AsyncIterator[MoveStep]:
         """Move all jobs that can be, batch by batch; those of one queue, if named, and whatever is on its way."""
-        _, target = await self.identities()
+        first, target = await self.identities()
         source = self._moves(self._source)
-        out, into = (_entry(by, word, address, queue) for word, address in (("to", self._to), ("from", self._from)))
+        ends = ((self._source, "to", self._to, target), (self._target, "from", self._from, first))
+        out, into = (_entry(by, word, address, store, queue) for _, word, address, store in ends)
         total: Counter[str] = Counter()
         async for step in self._steps(source, target, queue, batch, (out, into)):
             total.update({f"jobs_{verdict.value}": count for verdict, count in step.verdicts.items()})
             yield step
         if total:
-            for driver, word, address in ((self._source, "to", self._to), (self._target, "from", self._from)):
-                entry = _entry(by, word, address, queue)
+            for driver, word, address, store in ends:
+                entry = _entry(by, word, address, store, queue)
                 await driver.keep_entry(entry.came_to(entry.outcome, **total))
 
     async def _steps(
@@ -107,14 +109,13 @@ class MoveControl:
     async def _delivered(
         self, source: MoveStore, target: str, batch: int, audit: AuditEntry
     ) -> AsyncIterator[MoveStep]:
-        """Bring what is on its way to its end."""
+        """Bring what is on its way to its end. Of moves at once each counts what it has ended itself."""
         while jobs := await source.left(target, batch=batch):
             verdicts = await self._moves(self._target).receive(jobs, audit=audit)
             refused = [job.id for job in jobs if verdicts[job.id] in REFUSED]
-            if refused:
-                await source.give_back(refused)
-            await source.close_moves([job.id for job in jobs if verdicts[job.id] not in REFUSED])
-            yield MoveStep(verdicts=Counter(verdicts.values()))
+            ended = await source.give_back(refused) if refused else frozenset[UUID]()
+            ended |= await source.close_moves([job.id for job in jobs if verdicts[job.id] not in REFUSED])
+            yield MoveStep(verdicts=Counter(verdicts[move] for move in ended))
 
     def _moves(self, driver: JobDriver) -> MoveStore:
         found = moves_of(driver)
@@ -135,8 +136,8 @@ def volatile(target: JobDriver) -> DriverVolatile:
     )
 
 
-def _entry(by: Acting, word: str, address: str, queue: str | None) -> AuditEntry:
-    entry = entry_of(by, Action.JOBS_MOVE, Target.STORE, None, details={word: address, "queue": queue})
+def _entry(by: Acting, word: str, address: str, store: str, queue: str | None) -> AuditEntry:
+    entry = entry_of(by, Action.JOBS_MOVE, Target.STORE, store, details={word: address, "queue": queue})
     if entry is None:
         raise AssertionError("somebody acts")
     return entry

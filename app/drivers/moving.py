@@ -67,12 +67,12 @@ class MoveStore(Protocol):
         """
         ...
 
-    async def close_moves(self, moves: Sequence[UUID]) -> int:
-        """Forget jobs that have arrived, and free their keys; gives how many were there."""
+    async def close_moves(self, moves: Sequence[UUID]) -> frozenset[UUID]:
+        """Forget jobs that have arrived, and free their keys; gives those that nobody had closed before."""
         ...
 
-    async def give_back(self, moves: Sequence[UUID]) -> int:
-        """Put jobs that the target has refused back, behind what is ready; gives how many were there."""
+    async def give_back(self, moves: Sequence[UUID]) -> frozenset[UUID]:
+        """Put jobs that the target has refused back, behind what is ready; gives those nobody had given back before."""
         ...
 
 

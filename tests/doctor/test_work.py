@@ -179,6 +179,11 @@ async def test_what_a_broken_move_left_is_brought_to_its_end(
             break  # taken out
         (first, *_) = await driver.moves.left(await target.moves.identity(), batch=1)
         await target.moves.receive([first])  # and killed
+        # More than a page of the audit looks at lies between.
+        await clinic.execute(
+            "insert into outlast.audit(id, actor, action, target_kind, outcome, details) select gen_random_uuid(),"
+            " 'ada', 'queue.pause', 'queue', 'done', '{}' from generate_series(1, 5001)"
+        )
         assert (await clinic.well("moves")).facts == {"on_the_way": 3}
         await clinic.execute("update outlast.moving set taken_at = outlast.clock() - interval '2 minutes'")
         finding = await clinic.sick("moves")

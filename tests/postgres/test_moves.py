@@ -309,8 +309,10 @@ async def _many(env: PostgresEnv, count: int) -> list[JobId]:
 async def test_both_sides_say_who_moved_what(two: Two) -> None:
     await _many(two.source, 5)
     await two.move(batch=2)
-    for env, word, where in ((two.source, "to", _WHERE[1]), (two.target, "from", _WHERE[0])):
+    ends = ((two.source, two.target, "to", _WHERE[1]), (two.target, two.source, "from", _WHERE[0]))
+    for env, other, word, where in ends:
         rows = (await env.driver.audit(AuditQuery())).items
+        assert {row.target for row in rows} == {await ends_of(other).identity()}
         told = [(row.action, row.outcome, row.actor, row.reason, json.loads(row.details)) for row in rows]
         assert told == [
             ("store.move", "done", "ada", "a bigger machine", {word: where, "jobs_moved": 5}),

@@ -129,10 +129,11 @@ class Doctor:
             return replace(examined, error=error)
 
     async def _moved(self, examined: Examined) -> tuple[AuditView, ...]:
-        """Give the newest rows of the audit about moves, if one has left something on its way."""
-        if examined.vitals is None or examined.vitals.work is None or not examined.vitals.work.moves:
+        """Give the newest rows of the audit about moves to each store that has not had all of them; by an index."""
+        if examined.vitals is None or examined.vitals.work is None:
             return ()
-        return (await self._driver.audit(AuditQuery(action=Action.JOBS_MOVE))).items
+        asked = [AuditQuery(action=Action.JOBS_MOVE, target=move.target) for move in examined.vitals.work.moves]
+        return tuple([row for query in asked for row in (await self._driver.audit(query)).items])
 
     async def _with_outbox(self, examined: Examined, until: float) -> Examined:
         """Add the outbox, which may be in another database."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from datetime import timedelta
 
+from ...domain.audit import Action
 from ...domain.explain_fleet import knows, stays
-from ...domain.vitals import ReadyGroup
+from ...domain.vitals import OnTheWay, ReadyGroup
 from .finding import Check, Examined, Finding, Level, ok, quoted, skip
 from .moved import again
 
@@ -169,9 +171,13 @@ def _moves(examined: Examined) -> Finding:
         facts=facts,
         fix="move again, to the same address, with its user and password, which are kept nowhere: what was"
         " left on the way goes first"
-        + ("" if all(commands) else " (`outlast audit list --action store.move` says which address it was)"),
+        + ("" if None not in commands else f" (`{_where(broken[commands.index(None)])}` says which address it was)"),
         commands=tuple(command for command in commands if command is not None),
     )
+
+
+def _where(move: OnTheWay) -> str:
+    return shlex.join(["outlast", "audit", "list", "--action", Action.JOBS_MOVE, "--target", move.target])
 
 
 def _counted(groups: dict[str, int]) -> str:

@@ -54,11 +54,11 @@ class PostgresMoves:
         """Store jobs of another store."""
         return await moves_in.receive(self._db, jobs, audit=audit)
 
-    async def close_moves(self, moves: Sequence[UUID]) -> int:
+    async def close_moves(self, moves: Sequence[UUID]) -> frozenset[UUID]:
         """Forget jobs that have arrived."""
         return await moves_out.close_moves(self._db, moves)
 
-    async def give_back(self, moves: Sequence[UUID]) -> int:
+    async def give_back(self, moves: Sequence[UUID]) -> frozenset[UUID]:
         """Put jobs that the target has refused back."""
         return await moves_in.give_back(self._db, moves)
 

@@ -137,15 +137,15 @@ async def receive(db: Database, jobs: Sequence[Moving], *, audit: AuditEntry | N
     return verdicts
 
 
-async def give_back(db: Database, moves: Sequence[UUID]) -> int:
+async def give_back(db: Database, moves: Sequence[UUID]) -> frozenset[UUID]:
     """Put jobs back into their queues, behind what is ready; the keys have never been free."""
 
-    async def once(conn: Raw) -> int:
+    async def once(conn: Raw) -> frozenset[UUID]:
         async with looking(conn):
             rows = await conn.fetch(db.in_schema(_TAKE_BACK), list(moves))
             jobs = [_moving(row) for row in sorted(rows, key=lambda row: int(row["seq"]))]
             await _store(db, conn, jobs, names, {}, is_back=True)
-        return len(jobs)
+        return frozenset(job.id for job in jobs)
 
     names = await _names_of(db, moves)
     given = await db.run(once)

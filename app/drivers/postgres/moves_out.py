@@ -137,10 +137,10 @@ from outlast.moving where target = $1 order by seq limit $2"""
 _ON_THE_WAY = "select target, count(*) as n from outlast.moving group by target"
 
 CLOSE = f"""
-with m as materialized (delete from outlast.moving where id = any($1::uuid[]) returning job_id, key_hash),
+with m as materialized (delete from outlast.moving where id = any($1::uuid[]) returning id, job_id, key_hash),
 ended as materialized (select job_id, key_hash from m),
 {END_KEYS.strip()}
-select count(*) from m"""  # noqa: S608  fragments of our own
+select id from m"""  # noqa: S608  fragments of our own
 
 
 def _statement(bucket: Bucket) -> str:
@@ -217,9 +217,10 @@ async def on_the_way(db: Database) -> Mapping[str, int]:
     return {row["target"]: row["n"] for row in rows}
 
 
-async def close_moves(db: Database, moves: Sequence[UUID]) -> int:
+async def close_moves(db: Database, moves: Sequence[UUID]) -> frozenset[UUID]:
     """Forget jobs that have arrived."""
-    return int(await db.run(lambda conn: conn.fetchval(db.in_schema(CLOSE), list(moves))))
+    rows = await db.run(lambda conn: conn.fetch(db.in_schema(CLOSE), list(moves)))
+    return frozenset(plain(row["id"]) for row in rows)
 
 
 def _after(bucket: Bucket, row: Row) -> tuple[object, ...]:
