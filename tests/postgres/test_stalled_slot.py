@@ -126,12 +126,21 @@ async def claims_stay_fast(url: str, holder: Holder, *, lasts: timedelta) -> str
             )
     jobs = _ROUNDS // _SAMPLE * _SAMPLE * _BATCH
     assert dead >= jobs * 0.9, "what holds the snapshot keeps them"
-    before, after = (quantiles(took, n=100)[-1] * 1e3 for took in (fresh, last))
+    middle, before = _milliseconds(fresh)
+    middle_after, after = _milliseconds(last)
     said = f"{jobs:,} jobs behind a snapshot: of a hundred claims of {ROOM} the slowest takes {before:.1f} ms on fresh"
-    said += f" tables, {after:.1f} ms at last"
+    said += f" tables, {after:.1f} ms at last; the middle one {middle:.1f} and {middle_after:.1f} ms"
     print(said)  # noqa: T201 - for who looks
     assert after <= 3 * before, said
+    # A machine that is busy with something else hides the slowest of both behind its own.
+    assert middle_after <= 3 * middle, said
     return said
+
+
+def _milliseconds(took: list[float]) -> tuple[float, float]:
+    """Give the middle claim and the slowest of a hundred."""
+    hundredths = quantiles(took, n=100)
+    return hundredths[49] * 1e3, hundredths[-1] * 1e3
 
 
 async def _claims(meter: Meter, worker: WorkerId, rounds: int, *, every: timedelta = timedelta()) -> list[float]:
