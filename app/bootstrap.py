@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from . import __version__
+from .control.actors import Actors
 from .control.audit import AuditControl
 from .control.bulk import BulkControl
 from .control.catalogue import TypeCatalogue
@@ -178,6 +179,7 @@ def build_jobs(
         admission=build_admission(settings),
         telemetry=telemetry,
         staged=StagedIds(outbox, jobs=driver),
+        actors=Actors(keys_of(driver)),
     )
 
 
@@ -240,7 +242,8 @@ def build_services(
         queues=QueueControl(driver),
         purge=PurgeControl(driver),
         outbox=OutboxControl(outbox, driver=driver),
-        audit=AuditControl(driver, keys=keys_of(driver)),
+        audit=AuditControl(driver, actors=Actors(keys_of(driver))),
+        actors=Actors(keys_of(driver)),
         requests=RequestControl(driver),
         bulk=BulkControl(bulk_of(driver), telemetry=telemetry),
         schedules=build_schedules(settings, driver, catalogue),

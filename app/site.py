@@ -53,6 +53,7 @@ def dashboard_services(
         outbox=services.outbox,
         purge=services.purge,
         audit=services.audit,
+        actors=services.actors,
         bulk=services.bulk,
         schedules=services.schedules,
         keys=services.keys,

@@ -40,11 +40,12 @@ def with_fleet(db: str | None, verb: Callable[[FleetControl], Awaitable[T]]) -> 
 
 def with_audit(db: str | None, verb: Callable[[AuditControl], Awaitable[T]]) -> T:
     """Run `verb` with the audit of the store at `db`, or at OUTLAST_DATABASE_URL."""
+    from ..control.actors import Actors
     from ..control.audit import AuditControl
     from ..settings import Settings
 
     settings = Settings.read(database_url=db)
-    return asyncio.run(_with_driver(settings, lambda driver: verb(AuditControl(driver, keys=None))))
+    return asyncio.run(_with_driver(settings, lambda driver: verb(AuditControl(driver, actors=Actors(None)))))
 
 
 def with_limits(db: str | None, verb: Callable[[LimitControl], Awaitable[T]]) -> T:

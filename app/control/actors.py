@@ -8,7 +8,9 @@ what shows a name of somebody who acted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar
 
 from ..domain.api_key import KeyId
 from ..drivers.api_keys import KeyStore
@@ -16,6 +18,11 @@ from .guard import BOOTSTRAP_IDENTITY
 
 # What a tenant is told instead of a name that is not its own.
 OPERATOR = "operator"
+
+T = TypeVar("T")
+
+# The fields that name who acted on what belongs to nobody alone: queues, workers, limits and schedules.
+FIELDS = ("paused_by", "drain_asked_by", "set_by", "fired_by")
 
 # A key's name ends in its id, whatever its label is.
 _ID = re.compile(r"\(([0-9a-f]{16})\)$")
@@ -26,6 +33,17 @@ class Actors:
 
     def __init__(self, store: KeyStore | None) -> None:
         self._store = store
+
+    async def told(self, tenant: str | None, shown: T) -> T:
+        """Give documents, or views, with the names in their `FIELDS` that a tenant may know; all of them without one.
+
+        A view that is given back so is to be looked at: what is compared with a version has the name in it.
+        """
+        if tenant is None:
+            return shown
+        own = await self.own(tenant, _named(shown))
+        renamed: T = _renamed(shown, own)
+        return renamed
 
     async def own(self, tenant: str, names: Iterable[str]) -> frozenset[str]:
         """Give those of the names that are a tenant's own keys; each that may be one costs a look-up."""
@@ -39,3 +57,34 @@ class Actors:
             return False
         key = await self._store.key(KeyId(found[1]), tenant=tenant)
         return key is not None and key.identity.name == name
+
+
+def _parts(shown: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401  any document
+    if isinstance(shown, Mapping):
+        yield from shown.items()
+    elif isinstance(shown, (list, tuple)):
+        yield from (("", each) for each in shown)
+    elif is_dataclass(shown):
+        yield from ((name, getattr(shown, name)) for name in FIELDS if hasattr(shown, name))
+
+
+def _named(shown: Any) -> Iterator[str]:  # noqa: ANN401  any document
+    for name, value in _parts(shown):
+        if name not in FIELDS:
+            yield from _named(value)
+        elif value is not None:
+            yield value
+
+
+def _renamed(shown: Any, own: frozenset[str]) -> Any:  # noqa: ANN401  any document
+    def of(name: str, value: Any) -> Any:  # noqa: ANN401
+        if name not in FIELDS:
+            return _renamed(value, own)
+        return value if value is None or value in own else OPERATOR
+
+    parts = [(name, of(name, value)) for name, value in _parts(shown)]
+    if isinstance(shown, Mapping):
+        return dict(parts)
+    if isinstance(shown, (list, tuple)):
+        return type(shown)(value for _, value in parts)
+    return replace(shown, **dict(parts)) if parts else shown

@@ -10,7 +10,6 @@ import json
 from dataclasses import replace
 
 from ..domain.audit import Action, AuditPage, AuditQuery, AuditView
-from ..drivers.api_keys import KeyStore
 from ..drivers.protocol import JobDriver
 from .actors import OPERATOR, Actors
 from .render import Document, raw
@@ -19,11 +18,11 @@ _NOTHING = AuditPage(items=(), next_before=None)
 
 
 class AuditControl:
-    """Reads the audit. Its rows are kept by the verbs they speak of. `keys` are those whose names rows have."""
+    """Reads the audit. Its rows are kept by the verbs they speak of. `actors` knows whose names are whose."""
 
-    def __init__(self, driver: JobDriver, *, keys: KeyStore | None) -> None:
+    def __init__(self, driver: JobDriver, *, actors: Actors) -> None:
         self._driver = driver
-        self._actors = Actors(keys)
+        self._actors = actors
 
     async def list(self, query: AuditQuery, *, seen_by: str | None) -> AuditPage:
         """Give one page, newest first; it may be short, and only one without a `next_before` is the last.

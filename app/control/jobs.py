@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from ..lifecycle.tasks import start_in
 from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
 from .actions import JobActions
+from .actors import OPERATOR, Actors
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
 from .redaction import Redaction
 from .staged import StagedIds
@@ -76,6 +77,7 @@ class JobControl(JobActions):
         admission: Admission,
         telemetry: Telemetry,
         staged: StagedIds,
+        actors: Actors,
     ) -> None:
         self._driver = driver
         self._catalogue = catalogue
@@ -83,6 +85,7 @@ class JobControl(JobActions):
         self._admission = admission
         self._telemetry = telemetry
         self._staged = staged
+        self._actors = actors
         self._types = JobTypes()
         self.redaction = Redaction(driver, catalogue)
 
@@ -195,7 +198,10 @@ class JobControl(JobActions):
                 raise job_not_found(str(job_id))
             return found
 
-        return explain(await self.on(job_id, tenant, situation))
+        found = await self.on(job_id, tenant, situation)
+        if found.pause is not None and tenant is not None and not await self._actors.own(tenant, [found.pause.by]):
+            found = replace(found, pause=replace(found.pause, by=OPERATOR))
+        return explain(found)
 
     async def list(self, query: ListQuery) -> JobPage:
         """Give one page of jobs, newest first, without payloads and results."""

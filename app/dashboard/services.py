@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ..control.actors import Actors
 from ..control.audit import AuditControl
 from ..control.bulk import BulkControl
 from ..control.catalogue import TypeCatalogue
@@ -52,6 +53,7 @@ class DashboardServices:
     outbox: OutboxControl
     purge: PurgeControl
     audit: AuditControl
+    actors: Actors
     bulk: BulkControl
     schedules: ScheduleControl
     keys: KeyControl

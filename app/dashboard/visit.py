@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
@@ -23,6 +24,8 @@ from ..domain.state import State
 from .services import DashboardServices
 from .session import Known, Sessions, check_origin
 from .views import Views
+
+T = TypeVar("T")
 
 _MOST_FIELDS = 2_000
 # What fits into 64 bits, whatever its digits.
@@ -82,6 +85,10 @@ class Visit:
     def tenant(self) -> str | None:
         """Give the only tenant whose jobs may be seen, None for all."""
         return self.seen.visitor.tenant
+
+    async def told(self, shown: T) -> T:
+        """Give what is to be shown with the names of those who acted that the visitor may know."""
+        return await self.services.actors.told(self.tenant, shown)
 
     @property
     def seen(self) -> Known:

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from ..control.actors import Actors
 from ..control.audit import AuditControl
 from ..control.bulk import BulkControl
 from ..control.catalogue import TypeCatalogue
@@ -54,6 +55,7 @@ class HttpServices:
     outbox: OutboxControl
     purge: PurgeControl
     audit: AuditControl
+    actors: Actors
     requests: RequestControl
     bulk: BulkControl
     schedules: ScheduleControl

@@ -10,6 +10,7 @@ import pytest
 from app.domain.api_key import Identity, Scope
 from tests.dashboard.test_door import sign_in, status
 from tests.dashboard.visitor import KEY, Visitor
+from tests.http.test_schedules import NIGHTLY, declare
 
 _SECRET = re.compile(r"ol_[0-9a-f]{16}_[0-9a-f]{64}")
 _TOKEN = re.compile(r'name="token" value="([0-9a-f]+)"')
@@ -112,6 +113,20 @@ async def test_the_audit_tells_a_tenant_the_names_of_its_own_keys(visitor: Visit
     found = await visitor.see("/audit?actor=operator&action=queue.pause")
     assert ("q1" in found, "q2" in found) == (False, True)
     assert "Nobody has done anything that matches" in await visitor.see(f"/audit?actor=theirs ({theirs})")
+
+
+async def test_pages_tell_a_tenant_no_other_ones_name(visitor: Visitor) -> None:
+    api = visitor.api
+    theirs, _ = await made(visitor, label="theirs", tenant="theirs")
+    name = f"theirs ({theirs})"
+    await declare(api)
+    job_id = await api.env.enqueue(tenant="mine")
+    await api.services.queues.pause("default", by=name, reason=None)
+    await api.services.schedules.pause(NIGHTLY.name, by=name, reason=None)
+    places = ("/queues", "/queues/default", "/", f"/jobs/{job_id}", f"/schedules/{NIGHTLY.name}")
+    for tenant, is_told in ((None, True), ("mine", False)):
+        api.act_as(Identity(name="who looks", tenant=tenant, scopes=frozenset(Scope)))
+        assert [theirs in await visitor.see(path) for path in places] == [is_told] * len(places)
 
 
 async def test_who_makes_no_keys_is_not_led_to_them(visitor: Visitor) -> None:

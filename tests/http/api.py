@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from app.control.actors import Actors
 from app.control.audit import AuditControl
 from app.control.bulk import BulkControl
 from app.control.catalogue import TypeCatalogue
@@ -123,6 +124,7 @@ class Api:
             admission=Admission(now=env.now),
             telemetry=self.telemetry,
             staged=StagedIds(outbox_of(env.driver), jobs=env.driver),
+            actors=Actors(keys_of(env.driver)),
         )
         self.services = HttpServices(
             **{
@@ -133,7 +135,8 @@ class Api:
                 "limits": LimitControl(env.driver),
                 "purge": PurgeControl(env.driver),
                 "outbox": OutboxControl(outbox_of(env.driver), driver=env.driver),
-                "audit": AuditControl(env.driver, keys=keys_of(env.driver)),
+                "audit": AuditControl(env.driver, actors=Actors(keys_of(env.driver))),
+                "actors": Actors(keys_of(env.driver)),
                 "requests": RequestControl(env.driver),
                 "bulk": BulkControl(bulk_of(env.driver), telemetry=self.telemetry, now=env.now),
                 "schedules": ScheduleControl(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.control.actors import Actors
 from app.control.audit import AuditControl
 from app.domain.audit import Action, AuditQuery, Target
 from app.drivers.postgres.audit import SCANNED
@@ -21,7 +22,7 @@ async def test_the_newest_that_fit_are_found_behind_however_many_others(arena: A
         f" 'ada', 'job.cancel', 'job', 'done', '{{}}' from generate_series(1, {SCANNED})"
     )
     await arena.driver.keep_entry(an_entry(Action.QUEUE_PAUSE, "q3", target_kind=Target.QUEUE))
-    audit = AuditControl(arena.driver, keys=None)
+    audit = AuditControl(arena.driver, actors=Actors(None))
     query = AuditQuery(action=Action.QUEUE_PAUSE)
     assert (await arena.driver.audit(query)).next_before is not None
     assert [row.target for row in await audit.newest(query)] == ["q3", "q2", "q1", "q0"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ async def page(visit: Visit) -> Response:
     """Give the overview."""
     services = visit.services
     stats = await services.overview.stats()
+    stats = replace(stats, queues=await visit.told(stats.queues))
     workers = await services.fleet.workers()
     dead = await panel_of(services.overview.dead_letters(tenant=visit.tenant))
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]

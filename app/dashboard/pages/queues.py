@@ -19,7 +19,7 @@ _MOST_MINUTES = 60 * 24 * 365
 
 async def page(visit: Visit) -> Response:
     """Give every queue, as they were counted a moment ago for all who look."""
-    queues = (await visit.services.overview.stats()).queues
+    queues = await visit.told((await visit.services.overview.stats()).queues)
     workers = await visit.services.fleet.workers()
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     served = {queue for worker in live for queue in worker.queues}
@@ -37,7 +37,7 @@ async def page(visit: Visit) -> Response:
 
 async def one(visit: Visit) -> Response:
     """Give one queue with its controls."""
-    queue = await _counted(visit, visit.part("queue"))
+    queue = await visit.told(await _counted(visit, visit.part("queue")))
     workers = await visit.services.fleet.workers()
     serving = [
         worker

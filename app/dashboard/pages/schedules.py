@@ -11,12 +11,13 @@ from ..visit import OPERATE, PAYLOADS, Visit
 async def page(visit: Visit) -> Response:
     """Give every schedule."""
     found = await visit.services.schedules.list(with_payload=False, occurrences=SHOWN_OCCURRENCES)
+    found = await visit.told(found)
     return visit.page("schedules.html", title="Schedules", at="schedules", schedules=found, may_act=visit.may(OPERATE))
 
 
 async def one(visit: Visit) -> Response:
     """Give one schedule with its next fires and its last outcomes."""
-    found = await visit.services.schedules.find(visit.part("name"), with_payload=visit.may(PAYLOADS))
+    found = await visit.told(await visit.services.schedules.find(visit.part("name"), with_payload=visit.may(PAYLOADS)))
     return visit.page(
         "schedule.html", title=str(found["name"]), at="schedules", schedule=found, may_act=visit.may(OPERATE)
     )

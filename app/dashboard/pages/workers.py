@@ -45,7 +45,7 @@ class Leaving:
 
 async def page(visit: Visit) -> Response:
     """Give the fleet."""
-    workers = await visit.services.fleet.workers()
+    workers = await visit.told(await visit.services.fleet.workers())
     live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
     newest = max(live, key=lambda worker: worker.started_at).code_version if live else None
     held = {worker.id: await _held(visit, worker.id) for worker in _draining(live)[:_MOST_LEAVING]}

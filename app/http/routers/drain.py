@@ -58,7 +58,9 @@ async def get_drain(
     The admin listener answers the same without a key, also while the process's event loop is blocked.
     """
     refuse_repeated(request)
-    return reply(services.drain.here(tenant=identity.tenant) if scope == "process" else await services.fleet.draining())
+    if scope == "process":
+        return reply(services.drain.here(tenant=identity.tenant))
+    return reply(await services.actors.told(identity.tenant, await services.fleet.draining()))
 
 
 @router.post(

@@ -113,11 +113,12 @@ async def release_slots(request: Request, job_id: str, services: Services, ident
     responses={200: answer(LimitList, "By job type and name.", {"items": [_LIMIT]}), **problems()},
 )
 async def list_limits(
-    request: Request, services: Services, _identity: Reader, params: Annotated[LimitParams, Query()]
+    request: Request, services: Services, identity: Reader, params: Annotated[LimitParams, Query()]
 ) -> Response:
     """Give every limit and rate that job types have declared, with the number in force and how many are held back."""
     refuse_repeated(request)
-    return reply({"items": [limit_document(limit) for limit in await services.limits.limits(params.name)]})
+    items = [limit_document(limit) for limit in await services.limits.limits(params.name)]
+    return reply({"items": await services.actors.told(identity.tenant, items)})
 
 
 @router.post(
@@ -139,4 +140,5 @@ async def set_limit(request: Request, name: str, limit: str, services: Services,
     sent = await read_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(LimitBody)
     by = await acting(request, services, identity, sent, asked.reason)
-    return reply(limit_document(await services.limits.set(name, limit, asked.n, by=by)))
+    document = limit_document(await services.limits.set(name, limit, asked.n, by=by))
+    return reply(await services.actors.told(identity.tenant, document))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ...control.render import Document
 from ...control.represent import queue_document
 from ...domain.queue import QueueChange
+from ...domain.snapshot import QueueView
 from ..answers import Queue, QueueList
+from ..auth import Identity
 from ..body import read_body, read_optional_body
 from ..caller import Operator, Reader
 from ..documents import IDEMPOTENCY_KEY, IF_MATCH_NEEDED, IF_NONE_MATCH, answer, body, problems
@@ -16,7 +19,7 @@ from ..preconditions import versions_asked
 from ..replies import reply, reply_versioned
 from ..requests import QueuePatch, QueuePauseBody
 from ..requests_actions import ReasonBody
-from ..services import Services
+from ..services import HttpServices, Services
 
 router = APIRouter(tags=["queues"], route_class=OnceRoute)
 
@@ -60,7 +63,8 @@ _PAUSED = _EXAMPLE | {
 async def list_queues(services: Services, identity: Reader) -> Response:
     """Give every queue that has jobs or a setting, with its depth and the age of its oldest ready job."""
     queues = await services.queues.list()
-    return reply({"items": [queue_document(queue, tenant=identity.tenant) for queue in queues]})
+    items = [queue_document(queue, tenant=identity.tenant) for queue in queues]
+    return reply({"items": await services.actors.told(identity.tenant, items)})
 
 
 @router.get(
@@ -78,7 +82,7 @@ async def list_queues(services: Services, identity: Reader) -> Response:
 async def get_queue(request: Request, name: str, services: Services, identity: Reader) -> Response:
     """Give one queue."""
     queue = await services.queues.find(name)
-    return reply_versioned(request, queue_document(queue, tenant=identity.tenant), queue.version)
+    return reply_versioned(request, await _shown(queue, services, identity), queue.version)
 
 
 @router.patch(
@@ -109,7 +113,7 @@ async def update_queue(request: Request, name: str, services: Services, identity
     await claim_of(request, services, identity, sent)
     given = {field: getattr(asked, field) for field in asked.model_fields_set}
     queue = await services.queues.limit(name, QueueChange(**given), by=identity.name, versions=versions)
-    return reply_versioned(request, queue_document(queue, tenant=identity.tenant), queue.version)
+    return reply_versioned(request, await _shown(queue, services, identity), queue.version)
 
 
 @router.post(
@@ -127,7 +131,7 @@ async def pause_queue(request: Request, name: str, services: Services, identity:
     asked = sent.parse(QueuePauseBody)
     await claim_of(request, services, identity, sent)
     paused = await services.queues.pause(name, by=identity.name, reason=asked.reason, until=asked.until)
-    return reply(queue_document(paused, tenant=identity.tenant))
+    return reply(await _shown(paused, services, identity))
 
 
 @router.post(
@@ -146,4 +150,8 @@ async def resume_queue(request: Request, name: str, services: Services, identity
     reason = sent.parse(ReasonBody).reason
     await claim_of(request, services, identity, sent)
     resumed = await services.queues.resume(name, by=identity.name, reason=reason)
-    return reply(queue_document(resumed, tenant=identity.tenant))
+    return reply(await _shown(resumed, services, identity))
+
+
+async def _shown(queue: QueueView, services: HttpServices, identity: Identity) -> Document:
+    return await services.actors.told(identity.tenant, queue_document(queue, tenant=identity.tenant))

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from ...control.render import Document
 from ...control.schedules import occurrence_document
 from ...domain.audit import Acting
 from ..answers_schedules import Decided, Schedule, ScheduleList, SchedulePreview
@@ -87,9 +88,9 @@ _PREVIEW = {
 )
 async def list_schedules(services: Services, identity: Reader) -> Response:
     """Give every schedule with its next time and its last occurrence."""
-    return reply(
-        {"items": await services.schedules.list(with_payload=identity.may(Scope.PAYLOAD_READ), tenant=identity.tenant)}
-    )
+    with_payload = identity.may(Scope.PAYLOAD_READ)
+    items = await services.schedules.list(with_payload=with_payload, tenant=identity.tenant)
+    return reply({"items": await services.actors.told(identity.tenant, items)})
 
 
 @router.get(
@@ -121,8 +122,7 @@ async def preview_schedule(
 )
 async def get_schedule(request: Request, name: str, services: Services, identity: Reader) -> Response:
     """Give one schedule with its last 20 occurrences and its next five times."""
-    with_payload = identity.may(Scope.PAYLOAD_READ)
-    document = await services.schedules.find(name, with_payload=with_payload, tenant=identity.tenant)
+    document = await _shown(name, services, identity)
     return reply_versioned(request, document, str(document["code_version"] or "none"))
 
 
@@ -141,7 +141,7 @@ async def pause_schedule(request: Request, name: str, services: Services, identi
     reason = sent.parse(PauseBody).reason
     await claim_of(request, services, identity, sent)
     await services.schedules.pause(name, by=identity.name, reason=reason)
-    return await _shown(name, services, identity)
+    return reply(await _shown(name, services, identity))
 
 
 @router.post(
@@ -157,7 +157,7 @@ async def resume_schedule(request: Request, name: str, services: Services, ident
     """Let a schedule fire again from now on; nothing of the pause is caught up."""
     by = await _acting(request, services, identity)
     await services.schedules.resume(name, by=by.actor, reason=by.reason)
-    return await _shown(name, services, identity)
+    return reply(await _shown(name, services, identity))
 
 
 @router.post(
@@ -182,10 +182,10 @@ async def trigger_schedule(request: Request, name: str, services: Services, iden
     return reply(occurrence_document(decided), status=201 if decided.why is None else 200, headers=headers)
 
 
-async def _shown(name: str, services: HttpServices, identity: Identity) -> Response:
-    return reply(
-        await services.schedules.find(name, with_payload=identity.may(Scope.PAYLOAD_READ), tenant=identity.tenant)
-    )
+async def _shown(name: str, services: HttpServices, identity: Identity) -> Document:
+    with_payload = identity.may(Scope.PAYLOAD_READ)
+    document = await services.schedules.find(name, with_payload=with_payload, tenant=identity.tenant)
+    return await services.actors.told(identity.tenant, document)
 
 
 async def _acting(request: Request, services: HttpServices, identity: Identity) -> Acting:

@@ -50,9 +50,10 @@ _ASKED = {"drain_asked_at": "2026-11-29T12:00:00Z", "drain_asked_by": "bootstrap
     response_model=None,
     responses={200: answer(WorkerList, "Newest first.", {"items": [_EXAMPLE]}), **problems()},
 )
-async def list_workers(services: Services, _identity: Reader) -> Response:
+async def list_workers(services: Services, identity: Reader) -> Response:
     """Give live workers and those that left in the last hour."""
-    return reply({"items": [worker_document(worker) for worker in await services.fleet.workers()]})
+    items = [worker_document(worker) for worker in await services.fleet.workers()]
+    return reply({"items": await services.actors.told(identity.tenant, items)})
 
 
 @router.get(
@@ -62,9 +63,10 @@ async def list_workers(services: Services, _identity: Reader) -> Response:
     response_model=None,
     responses={200: answer(Worker, "The worker.", _EXAMPLE), **problems(404)},
 )
-async def get_worker(worker_id: str, services: Services, _identity: Reader) -> Response:
+async def get_worker(worker_id: str, services: Services, identity: Reader) -> Response:
     """Give one worker that lives or left in the last hour."""
-    return reply(worker_document(await services.fleet.worker(worker_id)))
+    document = worker_document(await services.fleet.worker(worker_id))
+    return reply(await services.actors.told(identity.tenant, document))
 
 
 @router.post(
@@ -89,4 +91,4 @@ async def drain_worker(request: Request, worker_id: str, services: Services, ide
         view = await services.fleet.drain(worker_id, by=identity.name, reason=reason)
     except DriverUnavailable as error:
         raise DriverUnavailable(error.cause, fix=ASK_ITSELF, **{FIX_DETAIL: ASK_ITSELF}) from error
-    return reply(worker_document(view), status=202)
+    return reply(await services.actors.told(identity.tenant, worker_document(view)), status=202)
