@@ -36,7 +36,9 @@ class OverviewControl:
         self._driver = driver
         self._kept_seconds = kept_seconds
         self._monotonic = monotonic
-        self._lock = asyncio.Lock()
+        # One at a time of each kind, which answers for all who wait.
+        self._counting = asyncio.Lock()
+        self._grouping = asyncio.Lock()
         # Grow when this process changes what is counted, so that a count under way is not kept.
         self._changes = 0
         self._deletions = 0
@@ -46,7 +48,7 @@ class OverviewControl:
 
     async def stats(self) -> Stats:
         """Give jobs by state and queue, as they were counted at most two seconds ago; of all tenants."""
-        async with self._turn():
+        async with _turn(self._counting):
             if self._counted is None or self._monotonic() - self._counted[0] > self._kept_seconds:
                 began, changes = self._monotonic(), self._changes
                 stats = await self._driver.stats()
@@ -65,7 +67,7 @@ class OverviewControl:
 
     async def dead_letters(self, *, tenant: str | None) -> tuple[DeadGroup, ...]:
         """Give the dead letters in groups, as they were up to a quarter of a minute ago: many are read for it."""
-        async with self._turn():
+        async with _turn(self._grouping):
             found = self._grouped.get(tenant)
             if found is None or self._monotonic() - found[0] > _GROUPED_SECONDS:
                 began, deletions = self._monotonic(), self._deletions
@@ -103,24 +105,25 @@ class OverviewControl:
 
         return self._driver.heard(on_wake)
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Wait for who is counting, who answers for all; no longer than a read may take.
-
-        Raises:
-            QueryTooSlow: others were before for that long.
-        """
-        try:
-            async with asyncio.timeout(LOOK_SECONDS if is_waited_for() else None):
-                await self._lock.acquire()
-        except TimeoutError as late:
-            raise QueryTooSlow(
-                f"the store was counted for others for {LOOK_SECONDS:g} s", fix="repeat the call in a moment"
-            ) from late
-        try:
-            yield
-        finally:
-            self._lock.release()
-
     def _remember(self, at: float, stats: Stats) -> None:
         self._history.add(at, max((queue.oldest_ready_seconds or 0.0 for queue in stats.queues), default=0.0))
+
+
+@asynccontextmanager
+async def _turn(lock: asyncio.Lock) -> AsyncIterator[None]:
+    """Wait for who is counting, who answers for all; no longer than a read may take.
+
+    Raises:
+        QueryTooSlow: others were before for that long.
+    """
+    try:
+        async with asyncio.timeout(LOOK_SECONDS if is_waited_for() else None):
+            await lock.acquire()
+    except TimeoutError as late:
+        raise QueryTooSlow(
+            f"the store was counted for others for {LOOK_SECONDS:g} s", fix="repeat the call in a moment"
+        ) from late
+    try:
+        yield
+    finally:
+        lock.release()

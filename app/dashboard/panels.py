@@ -18,6 +18,13 @@ class Panel(Generic[ValueT]):
     value: ValueT | None = None
     error: OutlastError | None = None
 
+    def needed(self) -> ValueT:
+        """Give what the page cannot do without; raises why it could not be read."""
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None, "a panel has a value or an error"  # noqa: S101 - see above
+        return self.value
+
 
 async def panel_of(reading: Awaitable[ValueT]) -> Panel[ValueT]:
     """Read what a panel shows; a refusal is shown in its place."""

@@ -74,6 +74,19 @@ async def test_groups_under_way_are_neither_waited_for_nor_kept_by_who_deleted_s
         assert driver.calls == ["dead_letters"] * 2
 
 
+async def test_who_asks_for_dead_letters_waits_for_no_count() -> None:
+    async with memory_env() as env:
+        driver = Flaky(env.driver)
+        gate = Gate(driver, "stats")
+        overview = OverviewControl(cast("JobDriver", driver), monotonic=Clock())
+        async with asyncio.TaskGroup() as group:
+            counting = group.create_task(overview.stats())
+            await gate.entered.wait()
+            assert await overview.dead_letters(tenant=None) == ()
+            assert not counting.done()
+            gate.go_on.set()
+
+
 async def test_groups_of_dead_letters_answer_for_a_quarter_of_a_minute() -> None:
     async with memory_env() as env:
         clock = Clock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,11 +14,12 @@ from ...control.flow import FlowChart
 from ...control.render import Document
 from ...domain.audit import AuditQuery, AuditView, Target
 from ...domain.flow import FlowKind, FlowOutcome, Tally
+from ...domain.outbox import OutboxView
 from ...domain.snapshot import DeadGroup, QueueView, Stats, WorkerView
 from ...domain.state import LIVE, State
 from ..charts import RANGES, Charts, Range, charts_of
 from ..health import MOST_SHOWN, health_of
-from ..panels import panel_of
+from ..panels import Panel, panel_of
 from ..visit import COUNTED_ENDED, OPERATE, Visit
 from ..words import dur
 
@@ -42,40 +44,65 @@ class Failing(NamedTuple):
     dead: int
 
 
+class Rest(NamedTuple):
+    """What is shown beside the counts and the dead letters, and is read while these are counted."""
+
+    workers: Sequence[WorkerView]
+    types: list[str]
+    day: Panel[FlowChart]
+    chart: Panel[FlowChart]
+    changes: Panel[list[AuditView]]
+    fires: Panel[list[tuple[str, Document]]]
+    outbox: Panel[OutboxView]
+
+
 async def page(visit: Visit) -> Response:
-    """Give the overview."""
-    services = visit.services
-    stats = await services.overview.stats()
-    stats = replace(stats, queues=await visit.told(stats.queues))
-    workers = await services.fleet.workers()
-    dead = await panel_of(services.overview.dead_letters(tenant=visit.tenant))
-    live = [worker for worker in workers if worker.closed_at is None and worker.lost_at is None]
-    health = health_of(stats, workers, dead.value or (), visit.now)
-    types = await services.catalogue.all()
-    day = await panel_of(services.flow.chart("24h", RANGES["24h"].bucket))
+    """Give the overview. The dear reads go on side by side; what is remembered of them costs nothing."""
+    overview = visit.services.overview
     shown = RANGES.get(visit.asked("range"), RANGES["1h"])
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(panel_of(overview.stats()))
+        grouping = group.create_task(panel_of(overview.dead_letters(tenant=visit.tenant)))
+        reading = group.create_task(panel_of(_rest(visit, shown)))
+    stats, dead, rest = counting.result().needed(), grouping.result(), reading.result().needed()
+    stats = replace(stats, queues=await visit.told(stats.queues))
+    live = [worker for worker in rest.workers if worker.closed_at is None and worker.lost_at is None]
+    day = rest.day.value
     return visit.page(
         "overview.html",
         title="Overview",
         at="overview",
-        health=health,
+        health=health_of(stats, rest.workers, dead.value or (), visit.now),
         health_most=MOST_SHOWN,
         tiles=_tiles(stats, capacity=sum(worker.concurrency for worker in live)),
         is_empty=not any(stats.by_state.values()),
         queues=sorted(stats.queues, key=_harm, reverse=True)[:_QUEUES],
         queues_all=len(stats.queues),
         served={queue for worker in live for queue in worker.queues},
-        failed=None if day.value is None else _failed(day.value.total),
-        failing_error=day.error,
-        failing=_failing(day.value, dead.value or ()),
+        failed=None if day is None else _failed(day.total),
+        failing_error=rest.day.error,
+        failing=_failing(day, dead.value or ()),
         live=live,
         draining=[worker for worker in live if worker.drain_phase],
         running=sum(worker.running for worker in live),
         capacity=sum(worker.concurrency for worker in live),
         ranges=RANGES,
         shown=shown,
-        charts=await panel_of(_charts(visit, shown, stats, workers)),
-        types=[each.name for each in types],
+        charts=_charts(visit, shown, rest, _oldest(stats)),
+        types=rest.types,
+        changes=rest.changes,
+        fires=rest.fires,
+        outbox=rest.outbox,
+    )
+
+
+async def _rest(visit: Visit, shown: Range) -> Rest:
+    services = visit.services
+    return Rest(
+        workers=await services.fleet.workers(),
+        types=[each.name for each in await services.catalogue.all()],
+        day=await panel_of(services.flow.chart("24h", RANGES["24h"].bucket)),
+        chart=await panel_of(services.flow.chart(shown.window, shown.bucket)),
         changes=await panel_of(_changes(visit)),
         fires=await panel_of(_fires(visit)),
         outbox=await panel_of(services.outbox.view(1, tenant=visit.tenant)),
@@ -101,15 +128,14 @@ def _tiles(stats: Stats, *, capacity: int) -> list[tuple[str, int, bool, str]]:
     return tiles
 
 
-async def _charts(visit: Visit, shown: Range, stats: Stats, workers: Sequence[WorkerView]) -> Charts:
-    chart = await visit.services.flow.chart(shown.window, shown.bucket)
-    return charts_of(
-        chart,
-        shown,
-        history=visit.services.overview.history(shown.reach.total_seconds()),
-        oldest_now=_oldest(stats),
-        workers=workers,
-        now=visit.now,
+def _charts(visit: Visit, shown: Range, rest: Rest, oldest: float) -> Panel[Charts]:
+    if rest.chart.value is None:
+        return Panel(error=rest.chart.error)
+    history = visit.services.overview.history(shown.reach.total_seconds())
+    return Panel(
+        value=charts_of(
+            rest.chart.value, shown, history=history, oldest_now=oldest, workers=rest.workers, now=visit.now
+        )
     )
 
 

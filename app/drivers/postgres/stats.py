@@ -21,6 +21,15 @@ from .vitals_server import HOLDERS
 
 COUNTED_ENDED = 10_000
 
+
+def _ended(state: State, fits: str) -> str:
+    """Count the newest jobs in a state by queue; their envelopes are read page by page, not one after the other."""
+    return f"""
+  select j.queue, '{state}', count(*) from outlast.job j
+  where j.id = any(array(select job_id from outlast.finished where {fits} order by job_id desc limit $1))
+  group by j.queue"""  # noqa: S608  fragments of our own
+
+
 # The first of a rank became ready before the rest. A fresh token has no `since`: it is as old as its envelope.
 _COUNT = f"""
 with ranks as materialized (
@@ -37,13 +46,6 @@ gated as materialized (select queue, count(*) as n, min(since) as since from out
 waits as (
   select queue, min(since) as since from (
     select queue, since from oldest union all select queue, since from gated) o group by queue),
-ended as (
-  (select job_id, state from outlast.finished where state = {DONE} order by job_id desc limit $1)
-  union all
-  (select job_id, state from outlast.finished where state = {DEAD} and state <> {DONE} order by job_id desc limit $1)
-  union all
-  (select job_id, state from outlast.finished where state = {CANCELLED} and state <> {DONE}
-   order by job_id desc limit $1)),
 counts as (
   select queue, 'ready' as state, sum(n)::bigint as n from (
     select queue, n from ranks union all select queue, n from gated) r group by queue
@@ -51,10 +53,9 @@ counts as (
   union all select queue, 'running', count(*) from outlast.running group by queue
   union all select queue, 'suspended', count(*) from outlast.suspended group by queue
   union all select queue, 'held', count(*) from outlast.held group by queue
-  union all
-  select j.queue, case f.state when {DONE} then 'done' when {DEAD} then 'dead' else 'cancelled' end, count(*)
-  from ended f cross join lateral (select j.queue from outlast.job j where j.id = f.job_id offset 0) j
-  group by j.queue, f.state)
+  union all {_ended(State.DONE, f"state = {DONE}")}
+  union all {_ended(State.DEAD, f"state = {DEAD} and state <> {DONE}")}
+  union all {_ended(State.CANCELLED, f"state = {CANCELLED} and state <> {DONE}")})
 select coalesce(c.queue, q.name) as queue, c.state, c.n, q.paused_at, q.paused_by, q.pause_reason, q.paused_until,
   q.concurrency, q.max_depth, q.fair, case when q.fair then {WEIGHTS} end as weights,
   case when o.since is not null then greatest(extract(epoch from outlast.clock() - o.since)::float8, 0) end as oldest
