@@ -34,7 +34,8 @@ dead = typer.Typer(no_args_is_help=True)
 
 _INTERRUPTED = 130
 _EVERY_SECONDS = 0.2
-_COLUMNS = ("count", "name", "reason", "error", "first", "last")
+_MESSAGE = 80
+_COLUMNS = ("count", "name", "reason", "error", "first", "last", "message")
 
 _Db = Annotated[str | None, typer.Option("--db", help="Database address; OUTLAST_DATABASE_URL without it.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -246,4 +247,5 @@ def _rule(older_than: str, states: list[str] | None, name: str | None, tenant: s
 
 def _row(group: DeadGroup) -> tuple[str, ...]:
     error = group.error_code or group.error_type or "-"
-    return (str(group.count), group.name, group.reason, safe(error), time_of(group.first_at), time_of(group.last_at))
+    times = (time_of(group.first_at), time_of(group.last_at))
+    return (str(group.count), group.name, group.reason, safe(error), *times, safe((group.message or "-")[:_MESSAGE]))

@@ -17,6 +17,8 @@ def dead_group_document(group: DeadGroup) -> Document:
         "count": group.count,
         "first_at": group.first_at,
         "last_at": group.last_at,
+        "per_hour": list(group.per_hour),
+        "message": group.message,
     }
 
 

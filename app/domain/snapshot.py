@@ -12,11 +12,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .drain import LAST_PHASE
+from .error_shape import shape_of
 from .job import ClaimToken, Counters, JobId, RunId, WorkerId
 from .outcome import ErrorInfo, OutcomeKind, SettleAnswer
 from .queue import Pause, version_of_queue
 from .state import DeadReason, State
 from .step import ProgressView, WaitView
+
+# So far back dead letters are counted by the hour.
+HOURS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,11 @@ class JobCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadGroup:
-    """Dead letters of one job type, reason and error kind."""
+    """Dead letters of one job type, reason and error kind.
+
+    `per_hour` counts those that died in each of the last `HOURS` hours, the one until now last. `error_message` is the
+    beginning of what the last attempt of the newest job failed with; None where it had no error.
+    """
 
     name: str
     reason: str
@@ -136,6 +144,13 @@ class DeadGroup:
     count: int
     first_at: datetime
     last_at: datetime
+    per_hour: tuple[int, ...] = (0,) * HOURS
+    error_message: str | None = None
+
+    @property
+    def message(self) -> str | None:
+        """Give the message of the newest job with holes for what differs from job to job."""
+        return None if self.error_message is None else shape_of(self.error_message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from ..domain.snapshot import HOURS
 from .answers import Answer
 
 
@@ -20,6 +21,15 @@ class DeadLetterGroup(Answer):
     count: int
     first_at: datetime
     last_at: datetime
+    per_hour: list[int] = Field(
+        min_length=HOURS,
+        max_length=HOURS,
+        description=f"How many of it died in each of the last {HOURS} hours; the hour until now is the last.",
+    )
+    message: str | None = Field(
+        description="What the newest of it failed with: the beginning, with holes such as `‹n›`, `‹id›` and `‹url›` for"
+        " numbers, ids, quoted parts, times and addresses; null where there was no error."
+    )
 
 
 class DeadLetterList(Answer):

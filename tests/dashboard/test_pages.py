@@ -131,6 +131,8 @@ async def test_dead_letters_are_grouped_and_opened(visitor: Visitor) -> None:
     opened = (await visitor.browser.get(link[1].replace("&amp;", "&"))).text
     assert opened.count('aria-expanded="true"') == 1
     assert "Latest of 1" in opened
+    assert opened.count(">no such shop</span></span></th>") == 2
+    assert opened.count('aria-label="Died in the last 24 hours, by the hour: 1, of them 1 in the last hour"') == 2
 
 
 async def test_old_dead_letters_are_purged(visitor: Visitor) -> None:

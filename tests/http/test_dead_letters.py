@@ -43,7 +43,9 @@ async def test_groups_are_listed_most_first(api: Api) -> None:
         ("jobs.a", 2, "terminal"),
         ("jobs.b", 1, "terminal"),
     ]
-    assert set(groups[0]) == {"name", "reason", "error_type", "error_code", "count", "first_at", "last_at"}
+    fields = {"name", "reason", "error_type", "error_code", "count", "first_at", "last_at", "per_hour", "message"}
+    assert set(groups[0]) == fields
+    assert (groups[0]["per_hour"], groups[0]["message"]) == ([0] * 24, ERROR.message), "two days old"
 
 
 async def test_old_ones_are_counted_and_then_deleted(api: Api) -> None:

@@ -246,10 +246,15 @@ SMALL = (
             "tests/postgres/test_reading.py",
             "tests/postgres/test_tenant_wall.py",
         ),
+        (Mutant("list: tenant", "and ($5::text is null or e.tenant = $5)", "and ($5::text is null or true)"),),
+    ),
+    Target(
+        _DRIVER + "dead_letters.py",
+        (_ROUTES_BESIDE, "tests/conformance/test_list.py", "tests/conformance/test_dead_letters.py"),
         (
-            Mutant("list: tenant", "and ($5::text is null or e.tenant = $5)", "and ($5::text is null or true)"),
-            Mutant("dead letters: tenant", "and ($1::text is null or j.tenant = $1)", "and ($1::text is null or true)"),
-            Mutant("dead letters: state", "\nwhere f.state = {DEAD}\n", "\n"),
+            Mutant("tenant", "and ($1::text is null or j.tenant = $1)", "and ($1::text is null or true)"),
+            Mutant("state", "\n  where f.state = {DEAD})", ")"),
+            Mutant("the newest", "max(d.job_id::text", "min(d.job_id::text"),
         ),
     ),
 )

@@ -15,7 +15,7 @@ import pytest
 
 from app.dashboard.pages import jobs
 from app.domain.state import State
-from app.drivers.postgres import audit, counting, list_sources, listing, listing_by_time, stats
+from app.drivers.postgres import audit, counting, dead_letters, list_sources, listing, listing_by_time, stats
 from app.drivers.postgres.connect import connect
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.reading import ListQuery, TimeOrder, TimeSort
@@ -113,7 +113,7 @@ async def test_a_look_touches_as_many_pages_however_many_jobs_there_are(
 ) -> None:
     for module in (listing, listing_by_time, counting, list_sources):
         monkeypatch.setattr(module, "SCANNED", _SCANNED)
-    bounds = ((list_sources, "WEIGHED"), (listing, "GROUPED"), (audit, "SCANNED"), (stats, "COUNTED_ENDED"))
+    bounds = ((list_sources, "WEIGHED"), (dead_letters, "GROUPED"), (audit, "SCANNED"), (stats, "COUNTED_ENDED"))
     for module, most in bounds:
         monkeypatch.setattr(module, most, 200)
     monkeypatch.setattr(jobs, "MOST_EXPORTED", 400)

@@ -15,6 +15,7 @@ from app.domain.state import LIVE, State
 from app.drivers.postgres import (
     audit,
     counting,
+    dead_letters,
     delete,
     describe,
     due,
@@ -100,7 +101,7 @@ BESIDE = {
     "forget counts": flow._FORGET,
     "chart": flow._FLOW,
     "chart of job types": flow._KINDS,
-    "dead letters": listing._DEAD,
+    "dead letters": dead_letters._DEAD,
     "run now": run_now._RUN_NOW,
     "a job held still": held_still._LOCK,
     "patch: another priority": patch._RERANK_READY,

@@ -90,7 +90,10 @@ class BulkItem(Shown):
 
 
 class DeadGroup(Shown):
-    """Dead letters of one job type, reason and error."""
+    """Dead letters of one job type, reason and error; `per_hour`, oldest first, for the last 24 hours.
+
+    `message` is what the newest of it failed with, with holes for what differs from job to job.
+    """
 
     name: str
     reason: str
@@ -99,6 +102,8 @@ class DeadGroup(Shown):
     count: int
     first_at: datetime
     last_at: datetime
+    per_hour: tuple[int, ...] = ()
+    message: str | None = None
 
 
 class DeadPurge(Shown):

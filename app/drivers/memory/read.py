@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from ...domain.error_shape import READ_CHARS
 from ...domain.job import JobId
-from ...domain.snapshot import DeadGroup, JobCount, JobPage, JobView, Place, PlacedPage
+from ...domain.snapshot import HOURS, DeadGroup, JobCount, JobPage, JobView, Place, PlacedPage
 from ...domain.state import TERMINAL, State
 from ..reading import MOST_COUNTED, ListQuery, TimeOrder, TimeSort, beside, newer_than, not_newer_than
 from .attempts import newest
@@ -89,14 +90,14 @@ def count_jobs(store: Store, query: ListQuery) -> JobCount:
 
 def dead_letters(store: Store, *, tenant: str | None) -> tuple[DeadGroup, ...]:
     """Group dead letters, most first, then by words; see `JobDriver.dead_letters`."""
-    groups: defaultdict[_Kind, list[datetime]] = defaultdict(list)
-    with store.statement():
+    groups: defaultdict[_Kind, list[tuple[JobId, datetime]]] = defaultdict(list)
+    with store.statement() as now:
         for job_id, token in store.tokens.items():
             job = store.envelopes[job_id].job
             if isinstance(token, Finished) and token.state is State.DEAD and tenant in {None, job.tenant}:
-                groups[kind_of(store, job_id, token)].append(token.finished_at)
-    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), [word or "" for word in group[0]]))
-    return tuple(_group(kind, ended) for kind, ended in ordered)
+                groups[kind_of(store, job_id, token)].append((job_id, token.finished_at))
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), [word or "" for word in group[0]]))
+        return tuple(_group(store, kind, ended, now) for kind, ended in ordered)
 
 
 def finished_among(store: Store, job_ids: Sequence[JobId]) -> frozenset[JobId]:
@@ -155,14 +156,20 @@ def kind_of(store: Store, job_id: JobId, token: Finished) -> _Kind:
     return (name, reason, row.error.type, row.error.code)
 
 
-def _group(kind: _Kind, ended: list[datetime]) -> DeadGroup:
+def _group(store: Store, kind: _Kind, ended: list[tuple[JobId, datetime]], now: datetime) -> DeadGroup:
     name, reason, error_type, error_code = kind
+    times = [at for _, at in ended]
+    began = now - timedelta(hours=HOURS)
+    hours = Counter((at - began) // timedelta(hours=1) for at in times if at >= began)
+    row = newest(store, max(ended)[0])
     return DeadGroup(
         name=name,
         reason=reason,
         error_type=error_type,
         error_code=error_code,
         count=len(ended),
-        first_at=min(ended),
-        last_at=max(ended),
+        first_at=min(times),
+        last_at=max(times),
+        per_hour=tuple(hours[hour] + (hours[HOURS] if hour == HOURS - 1 else 0) for hour in range(HOURS)),
+        error_message=None if row is None or row.error is None else row.error.message[:READ_CHARS],
     )

@@ -41,6 +41,7 @@ from ..reading import ListQuery, TimeOrder
 from . import (
     claim,
     counting,
+    dead_letters,
     describe,
     drains,
     due,
@@ -267,7 +268,7 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""
-        return await look(self._db, lambda db: listing.dead_letters(db, tenant=tenant))
+        return await look(self._db, lambda db: dead_letters.dead_letters(db, tenant=tenant))
 
     async def finished_among(self, job_ids: Sequence[JobId]) -> frozenset[JobId]:
         """Say which jobs have ended."""

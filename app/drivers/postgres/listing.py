@@ -1,4 +1,4 @@
-"""`list` and `dead_letters`: many jobs at once, newest first, with work that is bounded whatever the store holds.
+"""`list`: many jobs at once, newest first, with work that is bounded whatever the store holds.
 
 A page is looked for among the candidates of one source: the index of the rarest thing that is asked for. Of several
 things that all are common, at most `SCANNED` candidates are looked at; when few of them fit, the page is short and its
@@ -11,18 +11,16 @@ from collections.abc import Callable
 from uuid import UUID
 
 from ...domain.job import JobId
-from ...domain.snapshot import DeadGroup, JobPage
+from ...domain.snapshot import JobPage
 from ...domain.state import State
 from ..reading import ListQuery, newer_than, not_newer_than
-from .buckets import DEAD, DONE, TOKEN
+from .buckets import TOKEN
 from .describe import AROUND, VIEW, job_view
 from .list_sources import BIND_TYPES, END_OF_CODE, SCANNED, TENANT, Source, choose, downwards
 from .list_sources import upwards as turned
 from .reader import Reader
 from .rows import plain
 from .tenant_wall import behind
-
-GROUPED = 20_000
 
 # What was enqueued fits. The job type is looked up once for all.
 ENVELOPE = """
@@ -62,22 +60,6 @@ _FLOOR = f"""
 select s.id from (<candidates>) s cross join (select {BIND_TYPES}) b
 order by s.id desc offset $2 - 1 limit 1"""  # noqa: S608  same
 
-_DEAD = f"""
-select n.name, g.* from (
-  select j.name_id, coalesce(f.reason, '') as reason, a.error_type, a.error_code, count(*) as n,
-    min(f.finished_at) as first_at, max(f.finished_at) as last_at
-  from (
-    select job_id, state, reason, finished_at from outlast.finished where state <> {DONE}
-    order by job_id desc limit $2) f
-  cross join lateral (
-    select j.name_id from outlast.job j where j.id = f.job_id and ($1::text is null or j.tenant = $1) offset 0) j
-  left join lateral (
-    select a.error_type, a.error_code from outlast.attempt a where a.job_id = f.job_id
-    order by a.number desc limit 1) a on true
-where f.state = {DEAD}
-  group by 1, 2, 3, 4) g
-left join lateral (select n.name from outlast.job_name n where n.id = g.name_id offset 0) n on true"""  # noqa: S608  same
-
 
 async def list_jobs(db: Reader, query: ListQuery) -> JobPage:
     """Give one page, newest id first; it may be short, and `next_after` is None only at the end."""
@@ -107,24 +89,6 @@ def upwards(sql: str) -> str:
     return turned(sql).replace("by s.id desc", "by s.id asc").replace("by p.id desc", "by p.id asc")
 
 
-async def dead_letters(db: Reader, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
-    """Group the newest dead letters, most first, then by words; of a great many the oldest are left out."""
-    rows = await behind(db, tenant, lambda conn: conn.fetch(db.in_schema(_DEAD), tenant, GROUPED))
-    groups = [
-        DeadGroup(
-            name=row["name"] or "",
-            reason=row["reason"],
-            error_type=row["error_type"],
-            error_code=row["error_code"],
-            count=row["n"],
-            first_at=row["first_at"],
-            last_at=row["last_at"],
-        )
-        for row in rows
-    ]
-    return tuple(sorted(groups, key=_most_first))
-
-
 def binds_of(query: ListQuery, start: JobId | None, scanned: int, shown: int) -> tuple[object, ...]:
     """Give what the statements are sent, in the order of their binds."""
     return (
@@ -150,7 +114,3 @@ async def floor_of(
         return None
     sql = db.in_schema(turn(_FLOOR.replace("<candidates>", source.sql)))
     return await db.run(lambda conn: conn.fetchval(sql, *binds))
-
-
-def _most_first(group: DeadGroup) -> tuple[object, ...]:
-    return (-group.count, group.name, group.reason, group.error_type or "", group.error_code or "")
