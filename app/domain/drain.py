@@ -12,14 +12,25 @@ from typing import Final
 
 from .job import JobId, WorkerId
 
+_LONGEST_RESERVE_SECONDS = 2.0
+
+
+def reserve_seconds(seconds: float) -> float:
+    """Give what a drain keeps back at its end: bodies are cancelled when it begins, abandoned at half of it."""
+    return min(_LONGEST_RESERVE_SECONDS, seconds / 5)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainShown:
-    """How far a worker's drain is; `left` is the time until its deadline, None for a stop without one."""
+    """How far a worker's drain is; `left` is the time until its deadline, None for a stop without one.
+
+    `told` is the time since it was told to leave.
+    """
 
     phase: str
     reason: str | None = None
     left: timedelta | None = None
+    told: timedelta | None = None
 
 
 class DrainAsk(StrEnum):

@@ -247,7 +247,9 @@ class Worker(Answer):
     drain_phase: str | None = Field(description="`accept`, `inflight` or `close`; null while it stays.")
     drain_reason: str | None
     drain_deadline_at: datetime | None
-    drain_asked_at: datetime | None = Field(description="When somebody asked this worker to leave.")
+    drain_asked_at: datetime | None = Field(
+        description="When somebody asked this worker to leave, or a signal told it to."
+    )
     drain_asked_by: str | None
     wakeup: str | None
     lost_at: datetime | None

@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ..domain.drain import reserve_seconds
 from .tasks import first_of
-
-_LONGEST_RESERVE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class DrainNotice:
     @property
     def reserve(self) -> float:
         """Give what is kept back for cancelling bodies and closing."""
-        return min(_LONGEST_RESERVE_SECONDS, self.seconds / 5)
+        return reserve_seconds(self.seconds)
 
     @property
     def deadline(self) -> float:
@@ -76,6 +75,11 @@ class DrainBudget:
     def remaining(self, instant: float | None) -> float | None:
         """Give the seconds until an instant, never negative; None stays None."""
         return None if instant is None else max(instant - self._monotonic(), 0.0)
+
+    @property
+    def since_told(self) -> float | None:
+        """Give the seconds since the first notice, None before there is one."""
+        return None if self.first is None else max(self._monotonic() - self.first.started, 0.0)
 
     async def wait(self, done: asyncio.Event, *, until: Callable[[DrainBudget], float | None]) -> bool:
         """Wait for `done`, at most until the instant `until` reads off the budget; a bind that lands meanwhile counts.

@@ -61,8 +61,10 @@ class Showing:
         if self._phase is None or self._budget is None:
             return None
         left, first = self._budget.remaining(self._budget.deadline), self._budget.first
+        told = self._budget.since_told
         return DrainShown(
             phase=self._phase,
             reason=None if first is None else first.cause,
             left=None if left is None else timedelta(seconds=left),
+            told=None if told is None else timedelta(seconds=told),
         )

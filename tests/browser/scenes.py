@@ -174,7 +174,7 @@ async def draining(stage: Stage) -> None:
         stage.shown = claimed.token.job_id
     for host in ("node-b1", "node-c1", "node-d1"):
         await stage.worker(host)
-    leaving = DrainShown(phase="inflight", reason="SIGTERM", left=timedelta(seconds=21.8))
+    leaving = DrainShown(phase="inflight", reason="SIGTERM", left=timedelta(seconds=21.8), told=timedelta(seconds=3.2))
     await stage.env.driver.show_worker(old, wakeup="listen", drain=leaving)
 
 

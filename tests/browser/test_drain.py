@@ -36,6 +36,24 @@ async def signed_in(chromium: Browser, api: Service, path: str) -> AsyncIterator
     await context.close()
 
 
+async def tells_when(page: Page) -> None:
+    """The whole time is told, and when in it runs are cancelled and abandoned."""
+    assert await page.locator(".drain .left small").inner_text() == "of 20 s"
+    axis = await page.locator(".held thead text").all_text_contents()
+    assert axis[:3] == ["told", "cancel 18 s, abandon 19 s", "gone 20 s"]
+    assert axis[3].startswith("now ")
+
+
+async def counts_down_while_paused(page: Page) -> None:
+    await page.keyboard.press("r")
+    assert "Paused" in await page.locator(".live").inner_text()
+    left = page.locator(".left b")
+    before = float(await left.inner_text())
+    await page.wait_for_function("(before) => +document.querySelector('.left b').textContent < before - 1", arg=before)
+    assert 0 < float(await left.inner_text()) < before <= DRAIN
+    await page.keyboard.press("r")
+
+
 async def test_watch_a_deploy_drain(chromium: Browser, fleet: Fleet, store: Store) -> None:
     api, worker = fleet.api(), fleet.worker(OUTLAST_DRAIN_SECONDS=str(DRAIN))
     await worker.ready()
@@ -50,15 +68,8 @@ async def test_watch_a_deploy_drain(chromium: Browser, fleet: Fleet, store: Stor
         assert "SIGTERM" in await page.locator(".drain header").inner_text()
         await page.locator(".held tbody tr").filter(has_text=str(working)[-8:]).wait_for()
         await page.locator(".held tbody tr").filter(has_text=str(heeding)[-8:]).wait_for(state="detached")
-        await page.keyboard.press("r")
-        assert "Paused" in await page.locator(".live").inner_text()
-        left = page.locator(".left b")
-        before = float(await left.inner_text())
-        await page.wait_for_function(
-            "(before) => +document.querySelector('.left b').textContent < before - 1", arg=before
-        )
-        assert 0 < float(await left.inner_text()) < before <= DRAIN, "it counts down by itself while the page is paused"
-        await page.keyboard.press("r")
+        await tells_when(page)
+        await counts_down_while_paused(page)
         fleet.ledger.open("done")
         assert await worker.gone() == 0
         await page.locator(".drain").wait_for(state="detached", timeout=15_000)

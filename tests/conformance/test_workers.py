@@ -95,6 +95,26 @@ async def test_a_worker_that_is_asked_to_drain_learns_so_at_its_next_renewal(env
     assert (views[other].drain_asked_by, views[other].drain_asked_at) == (None, None)
 
 
+async def test_a_worker_says_when_a_signal_told_it_to_leave(env: DriverEnv) -> None:
+    signalled, asked = await env.register(), await env.register()
+    began = env.now() - timedelta(seconds=2)
+    told = DrainShown(phase="accept", reason="SIGTERM", left=timedelta(seconds=23), told=timedelta(seconds=2))
+    await env.driver.show_worker(signalled, wakeup=None, drain=told)
+    await env.driver.ask_drain(asked, by="ann")
+    asked_at = env.now()
+    await env.advance(timedelta(seconds=5))
+    for worker in (signalled, asked):
+        later = DrainShown(phase="inflight", left=timedelta(seconds=18), told=timedelta(seconds=6))
+        await env.driver.show_worker(worker, wakeup=None, drain=later)
+    views = {view.id: view for view in await env.driver.workers()}
+    assert (views[signalled].drain_asked_by, views[signalled].drain_asked_at) == (None, began), "what it said first"
+    assert (views[asked].drain_asked_by, views[asked].drain_asked_at) == ("ann", asked_at), "before it was told"
+    assert (await env.renew(signalled)).drain_asked_by is None
+    await env.driver.ask_drain(signalled, by="ben")
+    views = {view.id: view for view in await env.driver.workers()}
+    assert (views[signalled].drain_asked_by, views[signalled].drain_asked_at) == ("ben", env.now())
+
+
 async def test_a_worker_that_lost_its_lease_still_learns_that_it_was_asked_to_drain(env: DriverEnv) -> None:
     worker, other = await env.register(), await env.register()
     assert await env.driver.ask_drain(worker, by="ann") is DrainAsk.ASKED

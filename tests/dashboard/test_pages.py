@@ -179,12 +179,15 @@ async def test_a_worker_that_leaves_shows_what_it_holds_and_others_nothing(visit
     claimed = await visitor.api.claim()
     other = (await visitor.api.post())["id"]
     await visitor.api.claim()
-    leaving = DrainShown(phase="inflight", reason="SIGTERM", left=timedelta(seconds=20))
+    leaving = DrainShown(phase="inflight", reason="SIGTERM", left=timedelta(seconds=20), told=timedelta(seconds=5))
     await visitor.env.driver.show_worker(claimed.token.worker_id, wakeup="listen", drain=leaving)
     page = await visitor.see("/workers")
     assert "in-flight" in page
     drain = page.partition('class="wf held"')[2].partition("</table>")[0]
     assert (held in drain, other in drain) == (True, False)
+    assert "<small>of 25 s</small>" in page
+    for words in (">told<", ">cancel 23 s, abandon 24 s<", ">gone 25 s<", "abandoned after 24 s"):
+        assert words in drain
 
 
 # --- job types

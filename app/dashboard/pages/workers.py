@@ -14,6 +14,7 @@ from ...control.jobs import ListQuery
 from ...control.render import Document
 from ...domain.job import WorkerId
 from ...domain.snapshot import JobView, WorkerView
+from ..countdown import Countdown, countdown_of
 from ..visit import OPERATE, Visit
 from ..words import phase
 
@@ -31,16 +32,9 @@ class Leaving:
 
     worker: WorkerView
     left_ms: float | None
-    whole_ms: float | None
+    countdown: Countdown | None
     at: int
     runs: Sequence[JobView]
-
-    @property
-    def share(self) -> float:
-        """Give how much of its time is over, in percent."""
-        if not self.whole_ms or self.left_ms is None:
-            return 0.0
-        return round(100 * (1 - min(1.0, self.left_ms / self.whole_ms)), 2)
 
 
 async def page(visit: Visit) -> Response:
@@ -111,12 +105,12 @@ def _rank(worker: WorkerView) -> int:
 
 
 def _leaving(worker: WorkerView, runs: Sequence[JobView], now: datetime) -> Leaving:
-    ends, began = worker.drain_deadline_at, worker.drain_asked_at
+    ends = worker.drain_deadline_at
     phase = worker.drain_phase or PHASES[0]
     return Leaving(
         worker=worker,
         left_ms=None if ends is None else max(0.0, (ends - now).total_seconds() * 1_000),
-        whole_ms=None if ends is None or began is None else (ends - began).total_seconds() * 1_000,
+        countdown=countdown_of(worker, now),
         at=PHASES.index(phase) if phase in PHASES else 0,
         runs=runs,
     )

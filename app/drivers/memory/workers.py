@@ -43,6 +43,8 @@ def show_worker(store: Store, worker_id: WorkerId, *, wakeup: str | None, drain:
             worker.drain = drain
             left = None if drain is None else drain.left
             worker.drain_deadline_at = None if left is None else now + left
+            if drain is not None and drain.told is not None and worker.drain_asked_at is None:
+                worker.drain_asked_at = now - drain.told
 
 
 def ask_drain(store: Store, worker_id: WorkerId, *, by: str, audit: AuditEntry | None) -> DrainAsk:
@@ -53,7 +55,7 @@ def ask_drain(store: Store, worker_id: WorkerId, *, by: str, audit: AuditEntry |
             return DrainAsk.UNKNOWN
         if not worker.is_alive(now):
             return DrainAsk.LEFT if worker.has_left else DrainAsk.LOST
-        if worker.drain_asked_at is None:
+        if worker.drain_asked_by is None:
             worker.drain_asked_at, worker.drain_asked_by = now, by
         store.bell.add(Wake.REVOKED)
         keep(store, audit, now)

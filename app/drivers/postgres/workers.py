@@ -32,13 +32,16 @@ _GIVE_UP_BOOT = "update outlast.worker set boot_id = gen_random_uuid() where boo
 _SHOW = f"""
 update outlast.worker
 set wakeup = $2, drain_phase = case drain_phase when '{LAST_PHASE}' then drain_phase else $3 end,
-  drain_reason = $4, drain_deadline_at = outlast.clock() + $5::interval
+  drain_reason = $4, drain_deadline_at = outlast.clock() + $5::interval,
+  drain_asked_at = coalesce(drain_asked_at, outlast.clock() - $6::interval)
 where id = $1
 """  # noqa: S608  a word of our own
-# The first to ask stands. The second statement sees what the first did not: who is not alive never is again.
+# The first to ask stands; a signal that came before has no name. The second statement sees what the first did not: who
+# is not alive never is again.
 _ASK = """
 update outlast.worker
-set drain_asked_at = coalesce(drain_asked_at, outlast.clock()), drain_asked_by = coalesce(drain_asked_by, $2)
+set drain_asked_at = case when drain_asked_by is null then outlast.clock() else drain_asked_at end,
+  drain_asked_by = coalesce(drain_asked_by, $2)
 where id = $1 and lost_at is null and closed_at is null and lease_until > outlast.clock() returning id
 """
 _HAS_LEFT = f"""
@@ -77,7 +80,7 @@ async def register_worker(db: Database, worker: NewWorker) -> WorkerId:
 
 async def show_worker(db: Database, worker_id: WorkerId, *, wakeup: str | None, drain: DrainShown | None) -> None:
     """Show how the worker learns of work and how far its drain is."""
-    shown = (None, None, None) if drain is None else (drain.phase, drain.reason, drain.left)
+    shown = (None,) * 4 if drain is None else (drain.phase, drain.reason, drain.left, drain.told)
     async with db.raw() as conn:
         await conn.execute(db.in_schema(_SHOW), worker_id, wakeup, *shown)
 
