@@ -17,6 +17,8 @@ from ..domain.waited import LOOK_SECONDS, is_waited_for
 from ..drivers.protocol import JobDriver, Wake
 from .history import History, Sample
 
+# Of each state of ended jobs the newest are counted, by whichever store.
+COUNTED_ENDED = 10_000
 _KEPT_SECONDS = 2.0
 _SHOWN_SECONDS = 30.0
 _GROUPED_SECONDS = 15.0

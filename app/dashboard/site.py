@@ -22,6 +22,7 @@ from ..domain.api_key import Scope
 from ..domain.errors import Forbidden, Internal, NotFound, NotImplementedYet, OutlastError, Unauthenticated
 from .assets import Assets
 from .headers import PAGE_HEADERS
+from .menu import Menu
 from .services import DashboardServices
 from .session import Known, Sessions
 from .views import Views
@@ -63,6 +64,7 @@ class Site:
         self._sessions = Sessions(services.door)
         facts = {"version": services.version, "code_version": services.code_version, "is_open": services.door.is_open}
         self._views = Views(assets, facts)
+        self._menu = Menu(services)
 
     def app(self) -> ASGIApp:
         """Give the application, to be mounted."""
@@ -91,12 +93,21 @@ class Site:
                 visit.need(at.needs)
             if at.about is not None:
                 visit.seen.visitor.check_every_queue(at.about)
+            if not at.acts and visit.has_marks:
+                await self._menu.look()
             return _with(counted, await at.page(visit))
 
         return serve
 
     def _visit(self, request: Request, known: Known | None) -> Visit:
-        return Visit(request=request, services=self._services, sessions=self._sessions, views=self._views, known=known)
+        return Visit(
+            request=request,
+            services=self._services,
+            sessions=self._sessions,
+            views=self._views,
+            menu=self._menu,
+            known=known,
+        )
 
     def _caught(self, endpoint: Endpoint) -> Endpoint:
         async def answer(request: Request) -> Response:

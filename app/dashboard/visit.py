@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from ..domain.api_key import Scope
 from ..domain.audit import Acting
 from ..domain.errors import PayloadTooLarge, RequestInvalid
-from ..domain.state import State
+from .menu import Mark, Menu
 from .services import DashboardServices
 from .session import Known, Sessions, check_origin
 from .views import Views
@@ -35,8 +35,6 @@ _ROOM_FOR_FIELDS = 65_536
 _ESCAPED = 3
 _SEE_OTHER = 303
 _LONGEST_REASON = 1_000
-# Of ended jobs the newest are counted.
-COUNTED_ENDED = 10_000
 THEME_COOKIE = "outlast-theme"
 THEMES = ("auto", "light", "dark")
 
@@ -69,6 +67,7 @@ class Visit:
     services: DashboardServices
     sessions: Sessions
     views: Views
+    menu: Menu
     known: Known | None = field(default=None)
 
     @property
@@ -112,17 +111,14 @@ class Visit:
         return self.known is not None and self.known.visitor.may(scope)
 
     @property
-    def marks(self) -> dict[str, tuple[str, str]]:
-        """Give what the menu says beside its entries, as far as it was counted lately: a state, and words."""
-        counted = self.services.overview.last if self.may(READ) and self.tenant is None else None
-        if counted is None:
-            return {}
-        paused = sum(queue.paused_at is not None for queue in counted.queues)
-        found = {"queues": ("paused", f"{paused} paused" if paused else "")}
-        dead, held = (counted.by_state.get(state, 0) for state in (State.DEAD, State.HELD))
-        found["dead"] = ("", f"{dead:,}{'+' if dead >= COUNTED_ENDED else ''}" if dead else "")
-        found["jobs"] = ("held", f"{held:,} held" if held else "")
-        return {path: mark for path, mark in found.items() if mark[1]}
+    def marks(self) -> dict[str, Mark]:
+        """Give what the menu says beside its entries."""
+        return self.menu.marks() if self.has_marks else {}
+
+    @property
+    def has_marks(self) -> bool:
+        """Say whether the visitor may know what the marks of the menu tell, which is of all tenants."""
+        return self.may(READ) and self.tenant is None
 
     @property
     def is_admin(self) -> bool:

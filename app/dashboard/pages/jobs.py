@@ -16,6 +16,7 @@ from uuid import UUID
 from starlette.responses import RedirectResponse, Response
 
 from ...control.jobs import ListQuery
+from ...control.overview import COUNTED_ENDED
 from ...domain.bulk import ACTS_ON, BulkAction
 from ...domain.edit import version_of
 from ...domain.errors import CursorInvalid, RequestInvalid
@@ -28,7 +29,7 @@ from ..export import as_csv, as_ndjson, csv_head
 from ..panels import panel_of, unless_slow
 from ..query import Asked, read_query
 from ..streamed import Streamed
-from ..visit import COUNTED_ENDED, OPERATE, Visit
+from ..visit import OPERATE, Visit
 from .entry import nowhere_else
 
 SIZES = (25, 50, 100, 200)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from ...control.flow import FlowChart
+from ...control.overview import COUNTED_ENDED
 from ...control.render import Document
 from ...domain.audit import AuditQuery, AuditView, Target
 from ...domain.flow import FlowKind, FlowOutcome, Tally
@@ -20,7 +21,7 @@ from ...domain.state import LIVE, State
 from ..charts import RANGES, Charts, Range, charts_of
 from ..health import MOST_SHOWN, health_of
 from ..panels import Panel, panel_of
-from ..visit import COUNTED_ENDED, OPERATE, Visit
+from ..visit import OPERATE, Visit
 from ..words import dur
 
 _TILES = (State.READY, State.RUNNING, State.DELAYED, State.SUSPENDED, State.HELD, State.DEAD)
