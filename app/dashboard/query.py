@@ -6,9 +6,10 @@ A qualifier that means nothing is said to be so and not dropped. Pure; the contr
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 from ..domain.bulk import JobFilter
 from ..domain.job import JobId, WorkerId
@@ -19,9 +20,6 @@ _SPANS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(day
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _LONGEST = 512
 _TAKEN = 128
-KNOWN = ("state", "queue", "name", "tag", "error", "key", "worker", "created", "before", "finished", "until")
-# Since when, and until when: of enqueueing, and of ending.
-TIMES = ("created", "before", "finished", "until")
 # What bulk operations can be asked for; a search that says more selects nothing by itself.
 _OF_BULK = frozenset({"state", "queue", "name", "created", "before"})
 _LARGEST_WORKER = 2**31 - 1
@@ -30,8 +28,6 @@ _STATES: dict[str, frozenset[State]] = {
     "all": frozenset(),
     **{state.value: frozenset({state}) for state in State},
 }
-
-_FITS = {"state": ", ".join(_STATES), "worker": "the number of a worker"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,44 +129,13 @@ def _with(asked: Asked, word: str, now: datetime) -> Asked:
 def _meaning(asked: Asked, now: datetime) -> Asked:
     """Give what the last term means; one that means nothing is taken out again."""
     name, value = asked.terms[-1]
-    match name:
-        case "state" if value in _STATES:
-            return replace(asked, states=_STATES[value])
-        case "name" | "queue" | "tag" | "error" | "key":
-            return _worded(asked, name, value)
-        case "worker" if value.isascii() and value.isdecimal() and int(value) <= _LARGEST_WORKER:
-            return replace(asked, worker=WorkerId(int(value)))
-        case "created" | "before" | "finished" | "until" if (at := _instant(value, now)) is not None:
-            return _timed(asked, name, at)
-        case _:
-            fit = _FITS.get(name, "24h, 7d, or a time such as 2026-12-24T18:00Z")
-            return _wrong(replace(asked, terms=asked.terms[:-1]), f"{name}:{value[:32]} is not known; it takes {fit}")
-
-
-def _worded(asked: Asked, name: str, value: str) -> Asked:
-    match name:
-        case "name":
-            return replace(asked, name=value)
-        case "queue":
-            return replace(asked, queue=value)
-        case "tag":
-            return replace(asked, tag=value)
-        case "error":
-            return replace(asked, error=value)
-        case _:
-            return replace(asked, key=value)
-
-
-def _timed(asked: Asked, name: str, at: datetime) -> Asked:
-    match name:
-        case "created":
-            return replace(asked, created_after=at)
-        case "before":
-            return replace(asked, created_before=at)
-        case "finished":
-            return replace(asked, finished_after=at)
-        case _:
-            return replace(asked, finished_before=at)
+    term = _TERMS[name]
+    meant = term.read(value, now)
+    if meant is None:
+        told = f"{name}:{value[:32]} is not known; it takes {term.takes}"
+        return _wrong(replace(asked, terms=asked.terms[:-1]), told)
+    change: dict[str, Any] = {term.field: meant}  # what the table says fits
+    return replace(asked, **change)
 
 
 def _wrong(asked: Asked, why: str) -> Asked:
@@ -190,3 +155,43 @@ def _instant(text: str, now: datetime) -> datetime | None:
         return found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):  # no time, or one that is none in UTC
         return None
+
+
+def _word(text: str, _now: datetime) -> str:
+    return text
+
+
+def _states(text: str, _now: datetime) -> frozenset[State] | None:
+    return _STATES.get(text)
+
+
+def _worker(text: str, _now: datetime) -> WorkerId | None:
+    fits = text.isascii() and text.isdecimal() and int(text) <= _LARGEST_WORKER
+    return WorkerId(int(text)) if fits else None
+
+
+class _Term(NamedTuple):
+    """What a qualifier says: which field, how its value is read (None for one that does not fit), what it takes."""
+
+    field: str
+    read: Callable[[str, datetime], object | None]
+    takes: str
+
+
+_AN_INSTANT = "24h, 7d, or a time such as 2026-12-24T18:00Z"
+_TERMS = {
+    "state": _Term("states", _states, ", ".join(_STATES)),
+    "queue": _Term("queue", _word, "a queue"),
+    "name": _Term("name", _word, "a job type"),
+    "tag": _Term("tag", _word, "a tag"),
+    "error": _Term("error", _word, "a code"),
+    "key": _Term("key", _word, "a key"),
+    "worker": _Term("worker", _worker, "the number of a worker"),
+    "created": _Term("created_after", _instant, _AN_INSTANT),
+    "before": _Term("created_before", _instant, _AN_INSTANT),
+    "finished": _Term("finished_after", _instant, _AN_INSTANT),
+    "until": _Term("finished_before", _instant, _AN_INSTANT),
+}
+KNOWN = tuple(_TERMS)
+# Since when, and until when: of enqueueing, and of ending.
+TIMES = tuple(name for name, term in _TERMS.items() if term.read is _instant)

@@ -1,28 +1,24 @@
 """Server-sent events: the bytes of a stream, and the answer that sends them for as long as somebody reads.
 
 A stream says how soon to reconnect, is kept alive by comments, and ends with an event that says why: `end`, or
-`draining`, after which its reader connects again with the last `id` it has. A reader that takes nothing for half a
-minute is let go. Called by the stream route.
+`draining`, after which its reader connects again with the last `id` it has. Called by the stream route.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, aclosing
 
-from starlette.requests import ClientDisconnect
-from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ..control.render import render
+from ..sending import Sending
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE_SECONDS = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
 RETRY = b"retry: 2000\n\n"  # milliseconds
-_SEND_SECONDS = 30.0
 _HEADERS = {
     # A proxy that buffers would hold events back, and so would one that compresses.
     "X-Accel-Buffering": "no",
@@ -41,7 +37,7 @@ def encode(event: str, data: Mapping[str, object], *, number: int | None = None)
     return b"\n".join(lines) + b"\n\n"
 
 
-class EventStream(StreamingResponse):
+class EventStream(Sending):
     """An answer of server-sent events."""
 
     media_type = MEDIA_TYPE
@@ -56,15 +52,3 @@ class EventStream(StreamingResponse):
             async with aclosing(events):
                 self.body_iterator = events
                 await super().__call__(scope, receive, send)
-
-    async def stream_response(self, send: Send) -> None:
-        """Send what there is as it comes; a reader that does not take it in time is gone."""
-
-        async def within(message: Message) -> None:
-            try:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    await send(message)
-            except TimeoutError:
-                raise ClientDisconnect from None
-
-        await super().stream_response(within)

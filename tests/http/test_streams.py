@@ -276,7 +276,7 @@ async def test_a_stream_of_another_tenants_job_is_not_found(locked: Api) -> None
 
 
 async def test_a_reader_that_takes_nothing_is_let_go(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.http.event_stream._SEND_SECONDS", 0.2)
+    monkeypatch.setattr("app.sending._SEND_SECONDS", 0.2)
     job = await api.post()
     large = f'"{"x" * 1_000_000}"'
     await record(api, await api.claim(), *(step(f"step {number}", number, value=large) for number in range(30)))
