@@ -60,6 +60,7 @@ from .drivers.postgres.outbox import PostgresOutbox
 from .drivers.protocol import JobDriver
 from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
 from .drivers.schedules import schedules_of
+from .drivers.sealing.build import sealed_as_set
 from .http.auth import check_way_in, read_key_file
 from .jobs.admission import Admission
 from .jobs.client import Client
@@ -83,11 +84,15 @@ DEMO_JOBS = f"{__package__}.handlers.demo"
 
 
 def build_driver(settings: Settings) -> JobDriver:
-    """Build the driver that the database address names; connects to nothing yet.
+    """Build the driver that the database address names, over it the encryption of payloads; connects to nothing yet.
 
     Raises:
-        SettingsInvalid: there is no address, or no driver for it.
+        SettingsInvalid: there is no address, no driver for it, or no way to encrypt.
     """
+    return sealed_as_set(_store(settings), settings)
+
+
+def _store(settings: Settings) -> JobDriver:
     url = settings.database_url
     if url is None:
         raise SettingsInvalid(

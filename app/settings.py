@@ -125,6 +125,16 @@ class Settings(BaseSettings):
     result_max_bytes: int = Field(
         default=1_048_576, ge=1_024, le=67_108_864, description="The largest result stored, in bytes of UTF-8."
     )
+    payload_key_file: Path | None = Field(
+        default=None,
+        description="A file with the keys that payloads, results and values are encrypted with in the database; the"
+        " newest first, older ones below it. Every process needs the same. Unset: they lie there as they are.",
+    )
+    payload_codec: str | None = Field(
+        default=None,
+        description="A codec of your own in the place of the keys, as `module:attribute`: a `PayloadCodec`, or what"
+        " gives one when it is called.",
+    )
     api_rate_per_second: float | None = Field(
         default=None,
         gt=0,

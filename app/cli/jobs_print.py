@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
+from ..domain.redaction import redacted
 from ..domain.snapshot import AttemptView, JobView
 from ..domain.step import ProgressView
 from .report import say
@@ -68,8 +69,8 @@ def print_job(view: JobView) -> None:
         ("finished", time_of(view.finished_at)),
         ("key", view.key),
         ("progress", None if view.progress is None else progress_text(view.progress)),
-        ("payload", view.payload),
-        ("result", view.result),
+        ("payload", redacted(view.payload, ())),
+        ("result", redacted(view.result, ())),
         ("error", f"{view.error.type}: {view.error.message}" if view.error else None),
     ]
     for label, value in facts:

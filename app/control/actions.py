@@ -21,6 +21,7 @@ from ..domain.json_merge import merged
 from ..domain.json_text import decode
 from ..domain.outcome import CancelVerdict
 from ..domain.retry import MOST_ATTEMPTS
+from ..domain.sealed import readable
 from ..domain.snapshot import JobView
 from ..domain.step import RetryMode
 from ..domain.text import MAX_TAG_CHARS, is_printable
@@ -215,7 +216,7 @@ class JobActions(ABC):
 
     def _again(self, view: JobView, job_type: JobType, input_patch: str | None) -> EnqueueRequest:
         """Give the request that makes such a job again; limits that its type has lowered since are the type's."""
-        text = view.payload or "null"
+        text = readable(view.payload) or "null"
         if input_patch is not None:
             decode(input_patch, limits=self._admission.limits)
             text = merged(text, input_patch)

@@ -108,7 +108,7 @@ def event_document(event: EventView, *, with_payload: bool) -> Document:
         "matched": event.matched,
     }
     if with_payload:
-        document["payload"] = raw(event.payload)
+        document["payload"] = raw(redacted(event.payload, ()))
     return document
 
 

@@ -58,6 +58,7 @@ __all__ = [
     "OutlastError",
     "PayloadInvalid",
     "PayloadTooLarge",
+    "PayloadUnreadable",
     "PreconditionFailed",
     "PreconditionRequired",
     "QueryTooSlow",
@@ -226,6 +227,13 @@ class PayloadTooLarge(OutlastError):
     code = "PAYLOAD_TOO_LARGE"
     title = "Too large"
     terminal = True
+
+
+class PayloadUnreadable(OutlastError):
+    """A payload, result or value is stored encrypted, and this process cannot read it."""
+
+    code = "PAYLOAD_UNREADABLE"
+    title = "Encrypted, and not readable here"
 
 
 class ResultInvalid(OutlastError):

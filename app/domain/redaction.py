@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from .errors import SettingsInvalid
 from .json_text import element_spans, member_spans
+from .sealed import said_as_json
 
 REDACTED = '"[redacted]"'
 MOST_PATHS = 100
@@ -45,8 +46,11 @@ def checked_paths(paths: object) -> tuple[str, ...]:
 def redacted(text: str | None, paths: Iterable[str], *, by_name: bool = False) -> str | None:
     """Give a stored JSON text without what the paths name; `by_name` also without members whose names tell of secrets.
 
-    `text` is one that was let in, None stays None.
+    `text` is one that was let in, None stays None. One that lies encrypted, and could not be read here, becomes a
+    string that says so.
     """
+    if text is not None and (said := said_as_json(text)) is not None:
+        return said
     is_named = by_name and text is not None and _HINT.search(text) is not None
     wanted = {tuple(path.split(".")) for path in paths}
     if text is None or not (wanted or is_named):

@@ -116,6 +116,12 @@ REPAIRS: Mapping[str, str] = {
         "Store the data elsewhere and send a reference, or raise `OUTLAST_PAYLOAD_MAX_BYTES` on the API and "
         "the workers."
     ),
+    "PAYLOAD_UNREADABLE": (
+        "Give the process that says so the key the message names: add it to the file of `OUTLAST_PAYLOAD_KEY_FILE`, "
+        "below the newest, or set the `OUTLAST_PAYLOAD_CODEC` it was written with, and start it again. Then release "
+        "the jobs that are held for it. What was changed in the database comes back from a backup alone. [Encrypt "
+        "payloads](../how-to/encrypt-payloads.md)."
+    ),
     "PRECONDITION_FAILED": "Read the resource again, decide anew, and send the new `ETag`.",
     "PRECONDITION_REQUIRED": "Read the resource and send its `ETag` as `If-Match`.",
     "QUERY_TOO_SLOW": (

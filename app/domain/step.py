@@ -34,6 +34,10 @@ class StepKind(StrEnum):
     CALL = "call"
 
 
+# What gives a value of its own; the others hold what an event carried, or what a child returned.
+OWN_KINDS = frozenset({StepKind.RUN, StepKind.TRANSACTION})
+
+
 class RetryMode(StrEnum):
     """What an operator's retry does with the run: go on from what is recorded, or begin a new one."""
 

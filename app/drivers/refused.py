@@ -22,6 +22,7 @@ from ..domain.outcome import CancelVerdict, SettleAnswer, Settlement
 from ..domain.queue import QueueChange, QueueFacts
 from ..domain.reason import Situation
 from ..domain.retention import Chore, EndedRule, Purged, Retention, TableRule, Tidied
+from ..domain.sealed import Recode
 from ..domain.snapshot import (
     AttemptView,
     Due,
@@ -249,6 +250,7 @@ class RefusedDriver(RefusedLimits, RefusedReads, RefusedRequests):
         from_step: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
+        recode: Recode | None = None,
     ) -> Enqueued:
         raise self._refusal()
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from ..domain.audit import AuditEntry
 from ..domain.event import Emitted, EventQuery, EventView, NewEvent
 from ..domain.job import ClaimToken, Enqueued, JobId, RunId
+from ..domain.sealed import Recode
 from ..domain.step import NewNotes, NewStep, RunHistory, RunView
 
 
@@ -112,12 +113,14 @@ class RunStore(Protocol):
         from_step: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
+        recode: Recode | None = None,
     ) -> Enqueued:
         """Make a new job of a job's type, payload and limits, with its history up to, not including, `from_step`.
 
         Without a step the whole history is copied; of what it waits for, calls that have failed go along. The new job
         has the id `new_id`, a run of another id, no idempotency key, the old one as its parent, fresh budgets, and is
         ready. Repeating the same id is safe. `JOB_NOT_FOUND`; `NOT_FOUND` for a step that the run has not recorded.
+        `recode` gives the texts that are copied for the new job, where they are bound to the old one.
         """
         ...
 

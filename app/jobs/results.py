@@ -24,6 +24,7 @@ from ..domain.errors import (
 )
 from ..domain.job import Enqueued, JobId
 from ..domain.outbox import Refusal, StagedJob
+from ..domain.sealed import readable
 from ..domain.snapshot import JobView
 from ..domain.state import TERMINAL, State
 from ..drivers.outbox import StagedReader, outbox_of
@@ -111,8 +112,9 @@ async def result_of(
         )
     if view.state is not State.DONE:
         raise _failed(view)
+    text = readable(view.result)
     try:
-        return job_type.result_of(view.result)
+        return job_type.result_of(text)
     except UndecodableError as exc:
         raise ResultInvalid(
             f"what job {view.id} returned does not fit the return annotation of {job_type.name} here: {exc}",

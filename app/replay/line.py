@@ -17,6 +17,7 @@ from ..control.render import Document, raw, render
 from ..domain.errors import JsonInvalid, RequestInvalid
 from ..domain.job import Counters, JobId, RunId
 from ..domain.json_text import elements, members
+from ..domain.sealed import readable
 from ..domain.snapshot import JobView
 from ..domain.state import State
 from ..domain.step import Place, RunHistory, StepKind, StepView, WaitView
@@ -91,7 +92,7 @@ def trace_of(line: bytes, *, number: int) -> Trace:
 def _put(document: Document, name: str, text: str | None) -> None:
     """Put a stored text into a document; nothing stored is nothing written, which a stored `null` is not."""
     if text is not None:
-        document[name] = raw(text.translate(_LINE_BREAKS))
+        document[name] = raw((readable(text) or "").translate(_LINE_BREAKS))
 
 
 def _step_document(step: StepView) -> Document:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..domain.errors import JsonInvalid, OutlastError, PayloadTooLarge, ResultInvalid, SettingsInvalid, StepTooLarge
 from ..domain.json_text import JsonLimits, decode
+from ..domain.sealed import why_unreadable
 from .encoding import UnencodableError, encode_value, refuse_silent_losses
 
 _MOST_KEPT = 1000  # adapters of one worker
@@ -94,6 +95,8 @@ def from_text(adapter: TypeAdapter[Any], text: str | None) -> Any:  # noqa: ANN4
     try:
         return adapter.validator.validate_json(text)
     except ValidationError as exc:
+        if (sealed := why_unreadable(text)) is not None:
+            raise UndecodableError(f"{sealed.code}: {sealed.cause}; {sealed.fix}") from exc
         first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the top"
         raise UndecodableError(f"{first['msg']} at {where}") from exc

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, cast
 
-from ..domain.errors import OutlastError, PayloadInvalid
+from ..domain.errors import OutlastError, PayloadInvalid, PayloadUnreadable
+from ..domain.sealed import why_unreadable
 from ..domain.step_errors import TransactionCut
 from ..domain.verdict import Ended, Mismatched, Raised, Returned, Suspending, Unstorable, Waiting
 from ..jobs.client import Client, be_current
@@ -165,7 +166,7 @@ class Caller:
         try:
             return bind(run.handle, job.payload, call.context)
         except PayloadInvalid as error:
-            raise _PayloadRefusedError from error
+            raise _PayloadRefusedError from (why_unreadable(job.payload) or error)
 
     def _returned(self, value: object, run: Run) -> Ended:
         try:
@@ -178,7 +179,9 @@ class Caller:
         """Sort an error: a snooze wherever it is found, else a failure with what it says about retrying."""
         if isinstance(error, _PayloadRefusedError) and error.__cause__ is not None:
             refused = error_info(error.__cause__)
-            return Mismatched(error=refused, reason=refused.message, or_dead=True)
+            # Only a process with the key can say whether the payload fits: an operator releases the job to such.
+            may_fit = isinstance(error.__cause__, PayloadUnreadable)
+            return Mismatched(error=refused, reason=refused.message, or_dead=not may_fit)
         inside = tuple(leaves(error))
         for leaf in inside:
             if isinstance(leaf, Snooze):

@@ -148,7 +148,8 @@ async def _kept(visit: Visit, life: Life, *, is_whole: bool) -> Kept:
     """Give what is shown of a job's payload, result and values, which is nothing without the scope for them."""
     steps = life.run.history.steps[:_MOST_STEPS]
     if not visit.may(PAYLOADS) or is_whole:
-        return Kept(job=life.view, values={step.seq: step.value for step in steps}, is_partial=False)
+        values = {step.seq: redacted(step.value, ()) for step in steps}
+        return Kept(job=shown_view(life.view, ()), values=values, is_partial=False)
     paths = await visit.services.jobs.redaction.of(life.view.name)
     shown = shown_view(life.view, paths, by_name=True)
     values = {step.seq: redacted(step.value, paths, by_name=True) for step in steps}

@@ -7,6 +7,8 @@ from uuid import uuid4
 
 from ...domain.audit import AuditEntry
 from ...domain.job import Enqueued, JobId, NewJob, RunId
+from ...domain.sealed import Recode
+from ...domain.step import OWN_KINDS
 from .audit import keep
 from .cancel import envelope_for
 from .enqueue import enqueue_at
@@ -23,6 +25,7 @@ def fork(
     from_step: str | None,
     tenant: str | None,
     audit: AuditEntry | None,
+    recode: Recode | None = None,
 ) -> Enqueued:
     """Make a new job with a job's history; see `RunStore.fork`.
 
@@ -31,6 +34,7 @@ def fork(
     Raises:
         JobNotFound: the id is absent, or another tenant's.
         NotFound: the run has not recorded the step.
+        PayloadUnreadable: `recode` cannot read what is to be copied.
     """
     with store.statement(audit) as now:
         envelope = envelope_for(store, job_id, tenant)
@@ -40,7 +44,11 @@ def fork(
         dropped = [] if from_step is None else steps_from(store, envelope, from_step)
         kept = kept[: len(kept) - len(dropped)]
         failed = kept_before(store, envelope, next(iter(dropped), None))
-        answer = enqueue_at(store, now, _job(envelope.job, new_id), is_part=True)
+        copy = _job(envelope.job, new_id)
+        if recode is not None:
+            copy = replace(copy, payload=recode.payload(copy.payload, job_id, new_id))
+            kept = [_recoded(step, recode, job_id, new_id) for step in kept]
+        answer = enqueue_at(store, now, copy, is_part=True)
         run_id = RunId(
             uuid4()
         )  # a first claim of a run that is its job's own finds nothing recorded, and need not look
@@ -66,6 +74,13 @@ def _job(job: NewJob, new_id: JobId) -> NewJob:
         callback=None,
         parent_id=job.id,
     )
+
+
+def _recoded(step: Step, recode: Recode, was: JobId, now: JobId) -> Step:
+    view = step.view
+    if view.value is None or view.kind not in OWN_KINDS:
+        return step
+    return replace(step, view=replace(view, value=recode.value(view.value, was, now, view.name)))
 
 
 def _copy(store: Store, step: Step) -> Step:

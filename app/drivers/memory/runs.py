@@ -9,6 +9,7 @@ from typing import Any
 from ...domain.audit import AuditEntry
 from ...domain.event import Emitted, EventQuery, EventView, NewEvent
 from ...domain.job import ClaimToken, Enqueued, JobId, RunId
+from ...domain.sealed import Recode
 from ...domain.step import NewNotes, NewStep, RunHistory, RunView
 from ..runs import RunStore, Swept
 from . import events, fork, steps, versions, waking
@@ -59,9 +60,12 @@ class MemoryRuns:
         from_step: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
+        recode: Recode | None = None,
     ) -> Enqueued:
         """Make a new job with a job's history."""
-        return fork.fork(self._store, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
+        return fork.fork(
+            self._store, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit, recode=recode
+        )
 
     async def run(
         self, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None

@@ -13,11 +13,13 @@ import asyncpg
 from ...domain.audit import AuditEntry
 from ...domain.errors import NotFound
 from ...domain.job import Enqueued, JobId, RunId
+from ...domain.sealed import Recode
 from ..protocol import Wake
 from .absent import not_found
 from .audit import keep
 from .buckets import NEW_RANK
 from .database import Database, Raw
+from .fork_recoded import recode_copies
 from .notify import notify
 from .resolve import IS_BEFORE, IS_KEPT
 from .rows import plain
@@ -68,12 +70,14 @@ async def fork(
     from_step: str | None = None,
     tenant: str | None = None,
     audit: AuditEntry | None = None,
+    recode: Recode | None = None,
 ) -> Enqueued:
     """Make a new job with a job's history.
 
     Raises:
         JobNotFound: no such job, or another tenant's.
         NotFound: the run has not recorded the step.
+        PayloadUnreadable: `recode` cannot read what is to be copied.
     """
     run_id = RunId(uuid4())
 
@@ -98,6 +102,8 @@ async def fork(
                 await conn.execute(db.in_schema(_COPY), source["run_id"], run_id, source["ends"])
                 until = source["branch"], source["number"], source["ended_at"]
                 await conn.execute(db.in_schema(_COPY_WAITS), job_id, new_id, *until)
+                if recode is not None:
+                    await recode_copies(db, conn, recode, was=job_id, now=new_id)
                 await keep(db, conn, audit)
                 return None
             return RunId(plain(await conn.fetchval(db.in_schema(_RUN_OF), new_id)))

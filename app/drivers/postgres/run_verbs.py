@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ...domain.audit import AuditEntry
 from ...domain.event import Emitted, EventQuery, EventView, NewEvent
 from ...domain.job import ClaimToken, Enqueued, JobId, RunId
+from ...domain.sealed import Recode
 from ...domain.step import NewNotes, NewStep, RunHistory, RunView
 from ..runs import RunStore, Swept
 from . import events, fork, run_view, steps, versions, waits
@@ -84,10 +85,13 @@ class RunVerbs:
         from_step: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
+        recode: Recode | None = None,
     ) -> Enqueued:
         """Make a new job with a job's history."""
         await admit(self._db, job_id, tenant)
-        return await fork.fork(self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit)
+        return await fork.fork(
+            self._db, job_id, new_id=new_id, from_step=from_step, tenant=tenant, audit=audit, recode=recode
+        )
 
     async def run(
         self, job_id: JobId, *, tenant: str | None = None, after: int = 0, values: int | None = None

@@ -14,6 +14,7 @@ from ...control.represent import attempt_document, error_document, links_of
 from ...domain.errors import JobFailed
 from ...domain.job import JobId
 from ...domain.redaction import redacted
+from ...domain.sealed import readable
 from ...domain.snapshot import JobView
 from ...domain.state import TERMINAL, State
 from ...domain.text import read_uuid
@@ -142,7 +143,7 @@ async def get_result(request: Request, job_id: str, services: Services, identity
     document = {
         "id": view.id,
         "state": view.state,
-        "result": raw(redacted(view.result, await services.jobs.redaction.of(view.name))),
+        "result": raw(redacted(readable(view.result), await services.jobs.redaction.of(view.name))),
         "links": links_of(str(view.id), root_of(request)),
     }
     is_done = view.state is State.DONE
