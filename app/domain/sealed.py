@@ -86,7 +86,7 @@ class Seals:
 
     def seal(self, text: str, context: bytes) -> str:
         """Give a text as it is stored; a sealed one, and one no store takes, as it is."""
-        return text if is_sealed(text) else self.seal_words(text, context)
+        return text if is_sealed(text) or "\x1f" in text else self.seal_words(text, context)
 
     def seal_words(self, text: str, context: bytes) -> str:
         """Give words, which need not be JSON, as they are stored; such as no store takes, as they are."""

@@ -9,10 +9,9 @@ from app.domain.drain import DrainedRun, DrainReport
 from app.domain.job import ClaimedJob, WorkerId
 from app.domain.ledger import CAUSE_DRAIN
 from app.domain.outcome import Completed, Interrupted, Suspended
-from app.drivers.memory.driver import MemoryDriver
 from app.drivers.memory.rows import Drained, Worker
 from tests.conformance.runs import a_sleep, a_step
-from tests.support.drivers import DriverEnv, PostgresEnv, new_job, new_worker
+from tests.support.drivers import DriverEnv, MemoryEnv, PostgresEnv, new_job, new_worker
 
 SECOND = timedelta(seconds=1)
 
@@ -147,8 +146,8 @@ async def fill(env: DriverEnv, *, count: int) -> None:
             f" from generate_series(1, {count}) i"
         )
         return
-    assert isinstance(env.driver, MemoryDriver)
-    store = env.driver._store
+    assert isinstance(env, MemoryEnv)
+    store = env.memory._store
     for number in range(1, count + 1):
         worker_id = WorkerId(-number)
         store.workers[worker_id] = Worker(

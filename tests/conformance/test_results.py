@@ -155,7 +155,7 @@ async def test_a_result_of_another_shape_is_a_coded_error(env: DriverEnv) -> Non
 async def test_many_waits_share_one_statement_and_one_listener(env: DriverEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     listened: list[object] = []
-    ask, listen = env.driver.finished_among, env.driver.listen
+    ask, listen = env.below.finished_among, env.below.listen
 
     async def counting(job_ids: Sequence[JobId]) -> frozenset[JobId]:
         asked.append(len(job_ids))
@@ -165,8 +165,8 @@ async def test_many_waits_share_one_statement_and_one_listener(env: DriverEnv, m
         listened.append(on_wake)
         return listen(on_wake, **options)
 
-    monkeypatch.setattr(env.driver, "finished_among", counting)
-    monkeypatch.setattr(env.driver, "listen", counted)
+    monkeypatch.setattr(env.below, "finished_among", counting)
+    monkeypatch.setattr(env.below, "listen", counted)
     answers = await send.enqueue_many([{}] * 100)
     async with asyncio.TaskGroup() as group:
         results = [group.create_task(one.result(timeout=LONG)) for one in [*answers, *answers]]

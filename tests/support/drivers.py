@@ -21,6 +21,8 @@ from app.domain.outcome import Outcome, SettleAnswer, Settlement
 from app.domain.snapshot import AttemptView, JobView, Renewal
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.protocol import ClaimRequest, JobDriver, QueueShare
+from app.drivers.sealing.aes import AesGcmCodec
+from app.drivers.sealing.driver import sealing
 from tests.support.made import ERROR, LEASE, NAME, QUEUE, new_id, new_job, new_worker, with_token
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ __all__ = [
     "POOLED",
     "POSTGRES",
     "QUEUE",
+    "SEALED",
     "DriverEnv",
     "MemoryEnv",
     "PostgresEnv",
@@ -54,12 +57,17 @@ __all__ = [
 MEMORY = "memory"
 POSTGRES = "postgres"
 POOLED = "pooled"
+SEALED = "sealed"
+
+SEALING_KEY = bytes(range(32))
 
 DRIVERS = [
     pytest.param(MEMORY, id=MEMORY),
     pytest.param(POSTGRES, id=POSTGRES, marks=pytest.mark.postgres),
     # The same once more through a transaction pooler: `make pooled`.
     pytest.param(POOLED, id=POOLED, marks=[pytest.mark.postgres, pytest.mark.pooled]),
+    # And once more with payloads encrypted, in memory.
+    pytest.param(SEALED, id=SEALED, marks=[pytest.mark.long]),
 ]
 
 
@@ -72,6 +80,11 @@ class DriverEnv(ABC):
     @property
     def name(self) -> str:
         return self.driver.capabilities.name
+
+    @property
+    def below(self) -> JobDriver:
+        """Give the driver that holds the rows: below the one that encrypts payloads, where there is one."""
+        return self.driver
 
     @abstractmethod
     async def advance(self, by: timedelta) -> None:
@@ -175,10 +188,14 @@ class DriverEnv(ABC):
 class MemoryEnv(DriverEnv):
     """The memory driver under a manual clock."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self._memory = MemoryDriver(clock)
-        super().__init__(self._memory)
+    def __init__(self, clock: ManualClock, *, is_sealed: bool = False) -> None:
+        self.memory = MemoryDriver(clock)
+        super().__init__(sealing(self.memory, AesGcmCodec([SEALING_KEY])) if is_sealed else self.memory)
         self._clock = clock
+
+    @property
+    def below(self) -> JobDriver:
+        return self.memory
 
     async def advance(self, by: timedelta) -> None:
         self._clock.advance(by)
@@ -187,10 +204,10 @@ class MemoryEnv(DriverEnv):
         return self._clock.now()
 
     async def forget_worker(self, worker: WorkerId) -> None:
-        del self._memory._store.workers[worker]
+        del self.memory._store.workers[worker]
 
     async def forget_job(self, job_id: JobId) -> None:
-        self._memory._store.forget(job_id)
+        self.memory._store.forget(job_id)
 
 
 class PostgresEnv(DriverEnv):
@@ -256,9 +273,9 @@ def start_time() -> datetime:
 
 
 @asynccontextmanager
-async def memory_env(start: datetime | None = None) -> AsyncIterator[MemoryEnv]:
-    """Open an empty memory driver."""
-    env = MemoryEnv(ManualClock(start or start_time()))
+async def memory_env(start: datetime | None = None, *, is_sealed: bool = False) -> AsyncIterator[MemoryEnv]:
+    """Open an empty memory driver, with `is_sealed` under one that encrypts payloads."""
+    env = MemoryEnv(ManualClock(start or start_time()), is_sealed=is_sealed)
     await env.driver.open()
     try:
         yield env
@@ -290,8 +307,8 @@ def open_env(
     kind: str, database_url: str | None, *, listen_url: str | None = None
 ) -> AbstractAsyncContextManager[DriverEnv]:
     """Open the environment of one driver."""
-    if kind == MEMORY:
-        return memory_env()
+    if kind in {MEMORY, SEALED}:
+        return memory_env(is_sealed=kind == SEALED)
     assert database_url is not None
     return postgres_env(database_url, start_time(), listen_url=listen_url)
 
@@ -306,7 +323,7 @@ def driver_kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def driver_url(request: pytest.FixtureRequest, driver_kind: str) -> str | None:
     """Give a fresh database for a PostgreSQL run, nothing for the memory run."""
-    if driver_kind == MEMORY:
+    if driver_kind in {MEMORY, SEALED}:
         return None
     url: str = request.getfixturevalue("database_url" if driver_kind == POSTGRES else "pooled_url")
     return url

@@ -46,7 +46,7 @@ async def test_a_move_that_is_not_in_the_table_is_a_bug_and_changes_nothing() ->
         job_id = await env.enqueue()
         done = Finished(counters=Counters(), state=State.DONE, finished_at=env.now())
         with pytest.raises(Internal, match="ready to done"):
-            env._memory._store.place(job_id, done)
+            env.memory._store.place(job_id, done)
         assert (await env.describe(job_id)).state is State.READY
         assert len(await env.claim(await env.register())) == 1
 
@@ -55,12 +55,12 @@ async def test_a_claim_that_turns_up_after_its_worker_was_lost_and_surrendered_i
     async with memory_env() as env:
         worker = await env.register()
         token = (await env.running(worker)).token
-        claim = env._memory._store.tokens[token.job_id]
+        claim = env.memory._store.tokens[token.job_id]
         await env.driver.release((token,), cause="test")
         await env.vanish()
         assert await env.driver.reap() == ()
         assert await env.driver.surrender(worker) == ()
-        env._memory._store.place(token.job_id, claim)
+        env.memory._store.place(token.job_id, claim)
         (reaped,) = await env.driver.reap()
         assert (reaped.outcome, reaped.cause) == (OutcomeKind.LEASE_LOST, "lease_lost")
         view = await env.describe(token.job_id)
