@@ -72,19 +72,18 @@ DRIVERS = [
 
 
 class DriverEnv(ABC):
-    """A driver, its clock, and the sentences tests are written in."""
+    """A driver, its clock, and the sentences tests are written in.
 
-    def __init__(self, driver: JobDriver) -> None:
+    `below` holds the rows: what is below the driver that encrypts payloads, where there is one.
+    """
+
+    def __init__(self, driver: JobDriver, below: JobDriver | None = None) -> None:
         self.driver = driver
+        self.below = below or driver
 
     @property
     def name(self) -> str:
         return self.driver.capabilities.name
-
-    @property
-    def below(self) -> JobDriver:
-        """Give the driver that holds the rows: below the one that encrypts payloads, where there is one."""
-        return self.driver
 
     @abstractmethod
     async def advance(self, by: timedelta) -> None:
@@ -190,12 +189,9 @@ class MemoryEnv(DriverEnv):
 
     def __init__(self, clock: ManualClock, *, is_sealed: bool = False) -> None:
         self.memory = MemoryDriver(clock)
-        super().__init__(sealing(self.memory, AesGcmCodec([SEALING_KEY])) if is_sealed else self.memory)
+        sealed = sealing(self.memory, AesGcmCodec([SEALING_KEY])) if is_sealed else None
+        super().__init__(sealed or self.memory, self.memory)
         self._clock = clock
-
-    @property
-    def below(self) -> JobDriver:
-        return self.memory
 
     async def advance(self, by: timedelta) -> None:
         self._clock.advance(by)
