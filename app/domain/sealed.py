@@ -111,7 +111,8 @@ class Seals:
         """Give words that were sealed, plain ones as they are, and for what cannot be opened words that say so."""
         if _SEALED_WORDS.fullmatch(text) is None:
             return text
-        return said_of(opened := self.open(text, context)) or opened
+        opened = self.open(text, context)
+        return said_of(opened) or text if isinstance(opened, Unreadable) else opened
 
     def opened(self, text: str, context: bytes) -> str:
         """Give the text that was sealed, a plain one as it is.
