@@ -240,6 +240,7 @@ def build_services(
     catalogue, streams = TypeCatalogue(driver), JobStreams(driver)
     waiters = ResultWaiters(driver)
     jobs = build_jobs(settings, driver, outbox, telemetry, catalogue=catalogue, waiters=waiters)
+    jobs.limit_waiting(settings.api_waiting_per_tenant)
     return HttpServices(
         jobs=jobs,
         runs=RunControl(driver=driver, jobs=jobs, streams=streams),

@@ -148,6 +148,13 @@ class Settings(BaseSettings):
         description="How many bytes of bodies a second one key may send to one process, ten times as many at once."
         " Unset: any.",
     )
+    api_waiting_per_tenant: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="How many ready and delayed jobs a tenant may have before the API takes in no more of it. Unset:"
+        " any.",
+    )
     bind: str = Field(default="127.0.0.1:8080", description="Address of the HTTP API.")
     admin_bind: str = Field(
         default="127.0.0.1:8081", description="Address of probes and metrics, answered by a thread of its own."

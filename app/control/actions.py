@@ -33,6 +33,7 @@ from ..observability.telemetry import Telemetry
 from ..steps.repeat import until_known
 from .acting import done_before, on_job
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
+from .crowd import TenantCrowd
 
 AnswerT = TypeVar("AnswerT")
 
@@ -41,6 +42,7 @@ class JobActions(ABC):
     """The verbs of operators on one job. What they need of `JobControl` is named here."""
 
     _driver: JobDriver
+    _crowd: TenantCrowd
     _catalogue: TypeCatalogue
     _admission: Admission
     _telemetry: Telemetry
@@ -185,6 +187,7 @@ class JobActions(ABC):
             JsonInvalid, PayloadTooLarge, PayloadInvalid: the changed payload cannot be a payload of the type.
             Forbidden: the changed payload belongs to another tenant.
             JobDuplicate: a job has its key; IdempotencyMismatch: for another payload.
+            TenantFull: as many jobs of its tenant wait as may.
         """
         done = done_before(by)
         if done is not None:
@@ -200,6 +203,7 @@ class JobActions(ABC):
         request = self._again(view, job_type, input_patch)
         actor = view.enqueued_by if by is None else by.actor
         job = self._admission.admit(job_type, replace(request, enqueued_by=actor, traceparent=traceparent))
+        await self._crowd.let_in([job])
         answer = await until_known(
             lambda: self._placed(job, job_id, by, is_edited=(input_patch, payload) != (None, None))
         )

@@ -32,6 +32,7 @@ from ..steps.repeat import until_known
 from .actions import JobActions
 from .actors import OPERATOR, Actors
 from .catalogue import PUBLISH_FIRST, TypeCatalogue
+from .crowd import TenantCrowd
 from .redaction import Redaction
 from .staged import StagedIds
 from .waiting import ResultWaiters
@@ -87,7 +88,12 @@ class JobControl(JobActions):
         self._staged = staged
         self._actors = actors
         self._types = JobTypes()
+        self._crowd = TenantCrowd(driver, None)
         self.redaction = Redaction(driver, catalogue)
+
+    def limit_waiting(self, most: int | None) -> None:
+        """Let no tenant have more than so many ready and delayed jobs by what is enqueued here; see `TenantCrowd`."""
+        self._crowd = TenantCrowd(self._driver, most)
 
     async def enqueue(
         self,
@@ -106,11 +112,13 @@ class JobControl(JobActions):
             Forbidden: the job belongs to a tenant the caller may not act for, or `check_queue` refuses its queue.
             JobDuplicate, IdempotencyMismatch: the key is taken.
             CallbackRefused: its callback names no webhook of its tenant, or another origin.
+            TenantFull: as many jobs of its tenant wait as may.
         """
         job = await self._admitted(request, tenant, check_queue)
         if claim is not None and claim.effect is not None:
             return Placed(job=job, answer=jobs_of(claim.effect)[0])
         await self._check_parent(job, tenant, set())
+        await self._crowd.let_in([job])
         answer = await self._stored(job, claim)
         self._telemetry.job_enqueued(job_id=str(answer.id), job=job.name, queue=job.queue, deduped=answer.deduped)
         return Placed(job=job, answer=answer)
@@ -137,6 +145,7 @@ class JobControl(JobActions):
                 raise
         if claim is None or claim.effect is None:
             await self._check_parents(jobs, tenant)
+            await self._crowd.let_in(jobs)
         if claim is None:
             answers = await until_known(lambda: self._driver.enqueue_many(jobs))
         elif claim.effect is None:

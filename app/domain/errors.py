@@ -22,6 +22,7 @@ from .refusals import (
     QueryTooSlow,
     RateLimited,
     RequestInvalid,
+    TenantFull,
     Unauthenticated,
 )
 
@@ -75,6 +76,7 @@ __all__ = [
     "StepDuplicate",
     "StepTimeout",
     "StepTooLarge",
+    "TenantFull",
     "TransactionForeign",
     "Unauthenticated",
     "error_classes",

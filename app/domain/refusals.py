@@ -98,6 +98,14 @@ class RateLimited(OutlastError):
     retryable = True
 
 
+class TenantFull(OutlastError):
+    """As many jobs of the tenant wait as the API takes in."""
+
+    code = "TENANT_FULL"
+    title = "The tenant has too many jobs waiting"
+    retryable = True
+
+
 class QueryTooSlow(OutlastError):
     """What was to be read could not be found or counted in time; the reading was ended, and nothing was changed."""
 

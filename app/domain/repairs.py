@@ -162,6 +162,10 @@ REPAIRS: Mapping[str, str] = {
         "takes one that has come since."
     ),
     "STEP_TOO_LARGE": "Store the data elsewhere and return a reference to it.",
+    "TENANT_FULL": (
+        "Wait as long as `Retry-After` says and send again: jobs that were claimed, cancelled or deleted make "
+        "room. Add workers if it persists, or raise `OUTLAST_API_WAITING_PER_TENANT`."
+    ),
     "TRANSACTION_FOREIGN": (
         "Stage in a transaction on PostgreSQL, in a database with Outlast's tables; or enqueue after the commit."
     ),

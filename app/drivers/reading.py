@@ -103,6 +103,7 @@ class ListQuery:
 
 
 # Nobody reads the difference beyond, and finding it would cost more with every job there is.
+WAITING_LOOKED_AT = 10_000
 MOST_COUNTED = 10_000
 _LARGEST = 2**128 - 1
 
@@ -138,6 +139,15 @@ class ReadStore(Protocol):
 
     async def count_jobs(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit, up to `MOST_COUNTED`, whatever page and limit the query names."""
+        ...
+
+    async def count_waiting(self, tenant: str, most: int) -> int:
+        """Count a tenant's ready and delayed jobs, up to `most`, at a cost that does not grow with the store.
+
+        Exact where the tenant has fewer jobs than `WAITING_LOOKED_AT` and `most`, ended ones included, or where no bucket
+        has more of all tenants. Else the newest of the tenant are looked at, and the first of each bucket, and the
+        count is the larger of both: never more than there are.
+        """
         ...
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:

@@ -27,6 +27,9 @@ class RefusedReads(ABC):
     async def count_jobs(self, query: ListQuery) -> JobCount:
         raise self._refusal()
 
+    async def count_waiting(self, tenant: str, most: int) -> int:
+        raise self._refusal()
+
     async def add_flow(self, batch: FlowBatch) -> None:
         raise self._refusal()
 

@@ -215,6 +215,10 @@ class MemoryDriver(MemoryFlow, MemoryActions, MemoryLimits, MemoryPurges, Memory
         """Count the jobs that fit."""
         return read.count_jobs(self._store, query)
 
+    async def count_waiting(self, tenant: str, most: int) -> int:
+        """Count a tenant's ready and delayed jobs."""
+        return read.count_waiting(self._store, tenant, most)
+
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""
         return read.dead_letters(self._store, tenant=tenant)

@@ -14,7 +14,7 @@ from ...domain.snapshot import HOURS, DeadGroup, JobCount, JobPage, JobView, Pla
 from ...domain.state import TERMINAL, State
 from ..reading import MOST_COUNTED, ListQuery, TimeOrder, TimeSort, beside, newer_than, not_newer_than
 from .attempts import newest
-from .rows import Finished
+from .rows import Finished, Ready, Waiting
 from .steps import waits_shown
 from .store import Store
 from .view import view
@@ -86,6 +86,13 @@ def count_jobs(store: Store, query: ListQuery) -> JobCount:
     with store.statement() as now:
         count = sum(_fits(store, job_id, query, now) for job_id in store.envelopes)
         return JobCount(value=min(count, MOST_COUNTED), is_capped=count > MOST_COUNTED)
+
+
+def count_waiting(store: Store, tenant: str, most: int) -> int:
+    """Count a tenant's ready and delayed jobs; see `ReadStore.count_waiting`."""
+    with store.statement():
+        waiting = (job_id for job_id, token in store.tokens.items() if isinstance(token, Ready | Waiting))
+        return min(most, sum(store.envelopes[job_id].job.tenant == tenant for job_id in waiting))
 
 
 def dead_letters(store: Store, *, tenant: str | None) -> tuple[DeadGroup, ...]:

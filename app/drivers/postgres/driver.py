@@ -77,6 +77,7 @@ from .queues import QueueVerbs
 from .request_verbs import RequestVerbs
 from .schedules import PostgresSchedules
 from .tables import DEFAULT_SCHEMA
+from .waiting_count import count_waiting
 from .webhooks import PostgresWebhooks
 
 _CAPABILITIES = Capabilities(name="postgres", is_durable=True)
@@ -265,6 +266,10 @@ class PostgresDriver(ActionVerbs, LimitVerbs, LookVerbs, PostgresFlow, PurgeVerb
     async def count_jobs(self, query: ListQuery) -> JobCount:
         """Count the jobs that fit."""
         return await look(self._db, lambda db: counting.count_jobs(db, query))
+
+    async def count_waiting(self, tenant: str, most: int) -> int:
+        """Count a tenant's ready and delayed jobs."""
+        return await count_waiting(self._db, tenant, most)
 
     async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
         """Group dead letters."""
