@@ -144,9 +144,9 @@ class ReadStore(Protocol):
     async def count_waiting(self, tenant: str, most: int) -> int:
         """Count a tenant's ready and delayed jobs, up to `most`, at a cost that does not grow with the store.
 
-        Exact where the tenant has fewer jobs than `WAITING_LOOKED_AT` and `most`, ended ones included, or where no bucket
-        has more of all tenants. Else the newest of the tenant are looked at, and the first of each bucket, and the
-        count is the larger of both: never more than there are.
+        Exact where the tenant has fewer jobs than `WAITING_LOOKED_AT` and `most`, ended ones included, or where no
+        bucket has more of all tenants. Else the newest of the tenant are looked at, and the first of each bucket, and
+        the count is the larger of both: never more than there are.
         """
         ...
 

@@ -34,12 +34,12 @@ CONTEXT = b"here"
 # Verbs that carry nothing of what users wrote in payloads, results, values, events, lines or errors.
 PLAIN: dict[object, str] = {
     JobDriver: """add_flow ask_drain audit cancel capabilities close close_worker count_jobs count_over count_table
-        count_waiting database_time dead_letters delete drains due expire finished_among flow flow_kinds free_slots heard isolate
-        job_types keep_entry limits_of line_up listen open open_heartbeat patch pause_queue ping promote
-        publish_job_types purge purge_ended queue_facts queues reap reconcile register_worker release release_due
-        release_held release_request release_slots resume_queue retry return_slots run_now set_limit set_queue
-        show_worker slots stats stored_limits surrender sweep_slots sweep_waits tidy tidy_table until_finished vitals
-        wake workers""",
+        count_waiting database_time dead_letters delete drains due expire finished_among flow flow_kinds
+        free_slots heard isolate job_types keep_entry limits_of line_up listen open open_heartbeat patch
+        pause_queue ping promote publish_job_types purge purge_ended queue_facts queues reap reconcile
+        register_worker release release_due release_held release_request release_slots resume_queue retry
+        return_slots run_now set_limit set_queue show_worker slots stats stored_limits surrender sweep_slots
+        sweep_waits tidy tidy_table until_finished vitals wake workers""",
     OutboxStore: "claim close defer end forwarded open publish quarantine recover release replay view",
     ScheduleStore: "declare find now pause resume schedules standings trim",
     WebhookStore: "change create delete deliveries delivery note resend rotate webhook webhooks",
