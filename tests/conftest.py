@@ -46,25 +46,34 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def postgres_server(worker_id: str) -> Iterator[postgres.Server]:
     """The run's server, as an administrator."""
     url = os.environ.get("TEST_DATABASE_URL")
+    shared = None
     if not url:
         cluster = postgres.run_cluster()
         postgres.start_once(cluster)
         url = cluster.dsn(postgres.SUPERUSER_DATABASE)
-    server = postgres.Server(url, worker=worker_id)
+        shared = postgres.lock_of(cluster)
+    server = postgres.Server(url, worker=worker_id, shared=shared)
     yield server
     server.close()
 
 
 @pytest.fixture
 def make_database(postgres_server: postgres.Server) -> Iterator[Callable[..., str]]:
-    """Makes databases, migrated or with `migrated=False` empty, and gives their URLs; they go with the test."""
+    """Makes databases, migrated or with `migrated=False` empty, and gives their URLs; they go with the test.
+
+    What a migrated one was used for before cannot be told (`tests.support.handover`).
+    """
+    taken: list[str] = []
     made: list[str] = []
 
     def make(*, migrated: bool = True) -> str:
-        made.append(postgres_server.create(migrated=migrated))
-        return postgres_server.url(made[-1])
+        names = taken if migrated else made
+        names.append(postgres_server.take() if migrated else postgres_server.create(migrated=False))
+        return postgres_server.url(names[-1])
 
     yield make
+    for name in taken:
+        postgres_server.give_back(name)
     for name in made:
         postgres_server.drop(name)
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL of the tests: one cluster per run, one migrated template per xdist worker, one database per test.
+"""The PostgreSQL of the tests: one cluster and one migrated template per run, databases that tests hand on.
 
 `TEST_DATABASE_URL` names a server to use instead; else `PG` chooses the version (18 is bundled, 15 the system's own).
 Nothing is started before the first test asks for a database.
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from app.cli.devdb import DevPostgres
+from tests.support.handover import Keeper, LeftBehind
 
 T = TypeVar("T")
 
@@ -64,9 +65,14 @@ def new_cluster(root: Path, **options: str) -> DevPostgres:
     return DevPostgres(root, version=chosen_version(), durable=False, options=_OPTIONS | options)
 
 
+def lock_of(cluster: DevPostgres) -> Path:
+    """Give the file by which a run's workers do a thing but once."""
+    return cluster.cluster.root.with_suffix(".lock")
+
+
 def start_once(cluster: DevPostgres) -> None:
     """Start the run's cluster unless another worker has; the first to come does it."""
-    with _only_one(cluster.cluster.root.with_suffix(".lock")):
+    with _only_one(lock_of(cluster)):
         if cluster.pid is None:
             cluster.start()
             _KEPT.append(cluster)
@@ -79,7 +85,7 @@ def end_run(run: str) -> None:
     cluster = next((kept for kept in _KEPT if kept.cluster.root == wanted.cluster.root), wanted)
     if cluster.cluster.root.exists():
         cluster.wipe()
-    cluster.cluster.root.with_suffix(".lock").unlink(missing_ok=True)
+    lock_of(cluster).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -90,20 +96,23 @@ def _only_one(path: Path) -> Iterator[None]:
 
 
 class Server:
-    """A running server as an administrator sees it: makes and drops databases over one connection of its own.
+    """A running server as an administrator sees it: makes, hands out and drops databases.
 
-    The connection lives on a thread with a loop of its own, so that synchronous fixtures can use it whatever loop a
-    test runs on.
+    Its connections live on a thread with a loop of its own, so that synchronous fixtures can use them whatever loop a
+    test runs on. Workers that name the same file as `shared` migrate one template between them, which stays.
     """
 
-    def __init__(self, url: str, *, worker: str) -> None:
+    def __init__(self, url: str, *, worker: str, shared: Path | None = None) -> None:
         self._url = urlsplit(url)
         self._worker = worker
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tests.postgres", daemon=True)
         self._thread.start()
         self._admin: asyncpg.Connection | None = None
+        self._shared = shared
         self._template: str | None = None
+        self._keepers: dict[str, Keeper] = {}
+        self._idle: list[str] = []
 
     def url(self, database: str) -> str:
         """Give the SQLAlchemy URL of a database."""
@@ -117,8 +126,27 @@ class Server:
         """Run a coroutine to its end on the server's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    def take(self) -> str:
+        """Give the name of a migrated database without a trace of a test: a new one, or one handed back."""
+        if self._idle:
+            return self._idle.pop()
+        name = self.create()
+        keeper = Keeper(self.url(name))
+        self.wait(keeper.learn())
+        self._keepers[name] = keeper
+        return name
+
+    def give_back(self, database: str) -> None:
+        """Take back what `take` gave: made as new for the next test, or dropped if more than its rows was changed."""
+        try:
+            self.wait(self._keepers[database].make_fresh())
+        except LeftBehind:
+            self._end(database)
+        else:
+            self._idle.append(database)
+
     def create(self, *, migrated: bool = True) -> str:
-        """Create a database and give its name; a migrated one is a copy of the worker's template."""
+        """Create a database and give its name; a migrated one is a copy of the template."""
         name = f"t_{self._worker}_{uuid.uuid4().hex[:12]}"
         template = self._migrated_template() if migrated else "template1"
         self.execute(f"create database {name} template {template} strategy file_copy")
@@ -129,8 +157,10 @@ class Server:
         self.execute(f"drop database if exists {database} with (force)")
 
     def close(self) -> None:
-        """Drop the template and end the connection and its thread."""
-        if self._template is not None:
+        """Drop what is kept here, and end the connections and their thread."""
+        for name in list(self._keepers):
+            self._end(name)
+        if self._template is not None and self._shared is None:
             self.drop(self._template)
         if self._admin is not None:
             self.wait(self._admin.close())
@@ -138,19 +168,39 @@ class Server:
         self._thread.join()
         self._loop.close()
 
+    def _end(self, database: str) -> None:
+        self.wait(self._keepers.pop(database).leave())
+        self.drop(database)
+
     def _migrated_template(self) -> str:
-        if self._template is None:
-            name = f"template_{self._worker}_{uuid.uuid4().hex[:8]}"
-            self.execute(f"create database {name}")
-            self.wait(migrate(self.url(name)))
-            self._template = name
+        if self._template is None and self._shared is None:
+            self._template = self._migrated(f"template_{self._worker}_{uuid.uuid4().hex[:8]}")
+        elif self._template is None and self._shared is not None:
+            with _only_one(self._shared):
+                self._template = self._migrated("template_migrated")
+        assert self._template is not None
         return self._template
 
+    def _migrated(self, name: str) -> str:
+        if not self.wait(self._exists(name)):
+            half = f"half_{uuid.uuid4().hex[:8]}"
+            self.execute(f"create database {half}")
+            self.wait(migrate(self.url(half)))
+            self.execute(f"alter database {half} rename to {name}")
+        return name
+
+    async def _exists(self, database: str) -> bool:
+        admin = await self._administrator()
+        return bool(await admin.fetchval("select exists (select from pg_database where datname = $1)", database))
+
     async def _execute(self, sql: str) -> None:
+        await (await self._administrator()).execute(sql)
+
+    async def _administrator(self) -> asyncpg.Connection:
         if self._admin is None:
             path = self._url.path if self._url.hostname else f"/{SUPERUSER_DATABASE}"
             self._admin = await asyncpg.connect(urlunsplit(self._url._replace(scheme="postgresql", path=path)))
-        await self._admin.execute(sql)
+        return self._admin
 
 
 async def migrate(url: str) -> None:
