@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from .. import __version__
@@ -104,6 +106,7 @@ async def _lead_to_reference(request: Request) -> Response:
     return leading_to(request, f"{PAGES}{REFERENCE}", status=HTTPStatus.PERMANENT_REDIRECT)
 
 
+@cache
 def openapi_document() -> str:
     """Give the OpenAPI document of this release."""
     return render_document(_bare_app(None))
@@ -116,7 +119,7 @@ def _is_untraced(scope: MutableMapping[str, Any]) -> bool:
 
 
 def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None) -> FastAPI:
-    app = FastAPI(
+    return FastAPI(
         title="Outlast",
         summary="A durable background-job service.",
         description=_DESCRIPTION,
@@ -126,6 +129,7 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        routes=list(_routes()),
         # Only spans, and only where the process has an SDK; metrics and logs are our own.
         telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_untraced},
         exception_handlers={
@@ -134,9 +138,15 @@ def _bare_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] |
             RequestValidationError: translate_validation_error,
         },
     )
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Give the routes, which know of no application: FastAPI makes what it needs of one at its first request, once."""
+    bare = FastAPI(openapi_url=None)
     for each in _ROUTERS:
-        app.include_router(each.router)
-    return app
+        bare.include_router(each.router)
+    return tuple(bare.router.routes)
 
 
 @asynccontextmanager

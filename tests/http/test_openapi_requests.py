@@ -21,8 +21,9 @@ from app.http.requests_actions import PatchBody
 from app.http.requests_keys import KeyBody
 from tests.http.api import Api
 from tests.support.drivers import NAME
+from tests.support.source import CHECKOUT
 
-DOCUMENT: dict[str, Any] = json.loads(openapi_document())
+DOCUMENT: dict[str, Any] = json.loads((CHECKOUT / "openapi" / "openapi.json").read_text())
 OPERATIONS: dict[str, dict[str, Any]] = {
     operation["operationId"]: operation for path in DOCUMENT["paths"].values() for operation in path.values()
 }
