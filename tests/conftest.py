@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -117,6 +118,17 @@ def own_postgres() -> Iterator[DevPostgres]:
             yield cluster
         finally:
             cluster.stop("immediate")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect with no look for garbage: the tests are none, and would be looked through again at every turn."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # behind the shuffle

@@ -13,6 +13,7 @@ import typer
 
 from ..domain.errors import SettingsInvalid
 from .durations import seconds
+from .loading import loading
 from .report import say
 
 if TYPE_CHECKING:
@@ -117,10 +118,11 @@ def _run_parent(settings: Settings, flags: list[str]) -> None:
 
 
 def _run(settings: Settings, roles: tuple[str, ...], *, lifeline: int | None = None) -> None:
-    from ..bootstrap import unserved_queues
-    from ..lifecycle.lifeline import Lifeline
-    from ..process import Process
-    from ..settings import unknown_variables
+    with loading():
+        from ..bootstrap import unserved_queues
+        from ..lifecycle.lifeline import Lifeline
+        from ..process import Process
+        from ..settings import unknown_variables
 
     for name in unknown_variables():
         say(f"warning: {name} is not a setting and is ignored")

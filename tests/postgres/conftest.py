@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
-from app.cli.devdb import DevPostgres
 from app.domain.outcome import Completed
-from app.drivers.postgres.connect import dsn_of
 from tests.postgres.arena import Arena
 from tests.support import postgres
 from tests.support.drivers import postgres_env
@@ -30,31 +26,27 @@ async def arena(database_url: str) -> AsyncIterator[Arena]:
 
 
 @pytest.fixture(scope="session")
-def lone_server() -> Iterator[DevPostgres]:
+def lone_server() -> Iterator[postgres.Server]:
     """A server nobody else is on: no neighbour's transactions and WAL, no vacuum, no checkpoint, no full page after."""
     options = {"full_page_writes": "off", "autovacuum": "off", "checkpoint_timeout": "1h"}
     with tempfile.TemporaryDirectory(prefix="outlast-own-", dir=postgres.scratch()) as folder:
         Path(folder).chmod(0o711)  # the server may run under another account
         cluster = postgres.new_cluster(Path(folder) / "pg", **options)
         cluster.start()
+        server = postgres.Server(cluster.dsn(postgres.SUPERUSER_DATABASE), worker="lone")
         try:
-            yield cluster
+            yield server
         finally:
+            server.close()
             cluster.stop("immediate")
 
 
 @pytest.fixture
-async def lone_url(lone_server: DevPostgres) -> AsyncIterator[str]:
+def lone_url(lone_server: postgres.Server) -> Iterator[str]:
     """The URL of a fresh, migrated database on the lone server."""
-    name = f"t_{uuid.uuid4().hex[:12]}"
-    admin = await asyncpg.connect(dsn_of(lone_server.dsn(postgres.SUPERUSER_DATABASE)))
-    try:
-        await admin.execute(f"create database {name}")
-        await postgres.migrate(lone_server.dsn(name))
-        yield lone_server.dsn(name)
-        await admin.execute(f"drop database {name} with (force)")
-    finally:
-        await admin.close()
+    name = lone_server.create()
+    yield lone_server.url(name)
+    lone_server.drop(name)
 
 
 @pytest.fixture
