@@ -126,8 +126,14 @@ class Seals:
             raise PayloadUnreadable("it is encrypted by a newer release", fix="run that release here")
         try:
             return self._codec.decode(b64decode(text[len(_FORM) :], validate=True), context).decode()
-        except (ValueError, Base64Error) as exc:
+        except PayloadUnreadable:
+            raise
+        except (UnicodeDecodeError, Base64Error) as exc:
             raise PayloadUnreadable("it is encrypted, and was changed in the database", fix=CHANGED_FIX) from exc
+        except Exception as exc:  # a codec of the user's own: one value must not take a whole claim with it
+            raise PayloadUnreadable(
+                f"it is encrypted, and the codec failed: {type(exc).__name__}: {exc}", fix="mend the codec or its keys"
+            ) from exc
 
     def moved(self, text: str, was: bytes, now: bytes) -> str:
         """Give the text of one place for another. Raises `PAYLOAD_UNREADABLE`."""

@@ -10,12 +10,13 @@ import pytest
 from app.bootstrap import build_driver
 from app.domain.errors import PayloadUnreadable, SettingsInvalid
 from app.domain.job import NewJob
-from app.domain.sealed import Seals
+from app.domain.sealed import Seals, why_unreadable
 from app.domain.state import State
 from app.drivers.memory.driver import MemoryDriver
 from app.drivers.outbox import OutboxStore
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.protocol import JobDriver
+from app.drivers.reading import ListQuery
 from app.drivers.schedules import ScheduleStore
 from app.drivers.sealing.aes import OVERHEAD, AesGcmCodec
 from app.drivers.sealing.driver import SealingDriver, sealing
@@ -135,6 +136,24 @@ async def test_a_codec_of_ones_own_is_taken(place: str) -> None:
 def test_a_codec_that_cannot_work_stops_the_start(place: str) -> None:
     with pytest.raises(SettingsInvalid, match=place):
         build_driver(Settings.read(database_url="memory://", payload_codec=place))
+
+
+class Moody(Reversed):
+    def decode(self, stored: bytes, context: bytes) -> bytes:
+        raise KeyError("vault")
+
+
+async def test_a_codec_that_fails_on_a_value_leaves_the_others_alone() -> None:
+    store = MemoryDriver()
+    await sealing(store, Moody()).enqueue(new_job(payload="[1]"))
+    await store.enqueue(new_job(payload="[2]"))
+    page = (await sealing(store, Moody()).list(ListQuery())).items
+    views = [await sealing(store, Moody()).describe(one.id) for one in page]
+    whys = [why_unreadable(None if view is None else view.payload) for view in views]
+    assert [None if why is None else why.cause for why in whys] == [
+        None,
+        "it is encrypted, and the codec failed: KeyError: 'vault'",
+    ]
 
 
 @pytest.mark.usefixtures("codecs")
