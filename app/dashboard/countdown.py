@@ -13,7 +13,7 @@ from ..domain.snapshot import WorkerView
 from .words import dur
 
 # Of the width, so that the last mark has its words beside it.
-_WIDTH_OF_WHOLE = 100 / 1.2
+_WIDTH_OF_WHOLE = 100 / 1.25
 # The worker's clock gave one end and the store's the other.
 _DECIMALS = 1
 

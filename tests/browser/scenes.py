@@ -36,9 +36,12 @@ PAYLOAD = json.dumps(
     },
     indent=2,
 )
-SMTP = ErrorInfo(type="SMTPServerDisconnected", message="Connection unexpectedly closed", traceback="Traceback …\n  …")
+CLOSED = "Connection unexpectedly closed: smtp-2.internal, after the banner was read and EHLO shop-eu was answered"
+SMTP = ErrorInfo(type="SMTPServerDisconnected", message=CLOSED, traceback="Traceback …\n  …")
 DECLINED = ErrorInfo(type="CardDeclined", message="insufficient_funds", code="CARD_DECLINED", traceback="Traceback …")
-AWAY = ErrorInfo(type="HTTPStatusError", message="503 Service Unavailable for a host", traceback="Traceback …")
+AWAY = ErrorInfo(
+    type="HTTPStatusError", message="410 Gone for url https://hooks.shop-eu.example/o/88214", traceback="Traceback …"
+)
 
 
 class Stage:
@@ -155,7 +158,9 @@ async def failing(stage: Stage) -> None:
     await busy(stage)
     worker = await stage.worker("node-c1")
     dead = DeadReason.ATTEMPTS_EXHAUSTED
-    await stage.end(worker, "receipts.send", DeadLettered(error=SMTP, reason=dead), 12)
+    for count in (2, 1, 5, 12):
+        await stage.end(worker, "receipts.send", DeadLettered(error=SMTP, reason=dead), count)
+        await stage.env.advance(timedelta(minutes=40))
     (stage.shown, *_) = await stage.end(
         worker, "orders.capture", DeadLettered(error=DECLINED, reason=DeadReason.TERMINAL), 3
     )

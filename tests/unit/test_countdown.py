@@ -52,7 +52,7 @@ def test_bodies_are_cancelled_and_abandoned_before_the_end(seconds: float, words
 
 
 @pytest.mark.parametrize(
-    ("after", "mark"), [(-3.0, Mark(x=0.0, after="0 ms")), (12.5, Mark(x=41.67, after="12 s")), (99.0, None)]
+    ("after", "mark"), [(-3.0, Mark(x=0.0, after="0 ms")), (12.5, Mark(x=40.0, after="12 s")), (99.0, None)]
 )
 def test_now_is_on_the_axis(after: float, mark: Mark | None) -> None:
     shown = countdown_of(leaving(25.0), BEGAN + timedelta(seconds=after))
