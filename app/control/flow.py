@@ -71,31 +71,41 @@ class FlowControl:
         self._driver = driver
         self._monotonic = monotonic
         self._lock = asyncio.Lock()
-        self._kept: dict[tuple[str | None, ...], tuple[float, FlowChart]] = {}
+        self._kept: dict[tuple[str | bool | None, ...], tuple[float, FlowChart]] = {}
 
     async def chart(
-        self, window: str = "1h", bucket: str | None = None, *, name: str | None = None, queue: str | None = None
+        self,
+        window: str = "1h",
+        bucket: str | None = None,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        with_kinds: bool = True,
     ) -> FlowChart:
         """Give the chart of a window of `WINDOWS` in buckets of `BUCKETS`; of one job type or queue on demand.
+
+        Without `with_kinds` no job types are read beside it.
 
         Raises:
             RequestInvalid: no such window or bucket, or one that the other does not allow.
         """
         asked = WINDOWS[window] if window in WINDOWS else _refuse("window", WINDOWS)
         length = _bucket_of(asked, bucket)
-        key = (window, bucket, name, queue)
+        key = (window, bucket, name, queue, with_kinds)
         async with self._lock:
             found = self._kept.get(key)
             if found is not None and self._monotonic() - found[0] <= asked.kept_seconds:
                 return found[1]
             began = self._monotonic()
-            chart = await self._read(asked, length, name=name, queue=queue)
+            chart = await self._read(asked, length, name=name, queue=queue, with_kinds=with_kinds)
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = (began, chart)
             return chart
 
-    async def _read(self, window: Window, bucket: timedelta, *, name: str | None, queue: str | None) -> FlowChart:
+    async def _read(
+        self, window: Window, bucket: timedelta, *, name: str | None, queue: str | None, with_kinds: bool
+    ) -> FlowChart:
         seconds = bucket.total_seconds()
         now = await self._driver.database_time()
         last = datetime.fromtimestamp(now.timestamp() // seconds * seconds, tz=now.tzinfo)
@@ -106,7 +116,8 @@ class FlowControl:
         for point in await self._driver.flow(query):
             place = min((point.at - began) // bucket, count - 1)
             tallies[place] += point.tally
-        kinds = sorted(await self._driver.flow_kinds(query), key=lambda kind: (-sum(kind.tally.counts), kind.name))
+        found = await self._driver.flow_kinds(query) if with_kinds else ()
+        kinds = sorted(found, key=lambda kind: (-sum(kind.tally.counts), kind.name))
         failing = sorted((kind for kind in kinds if kind.tally.failed), key=lambda kind: -kind.tally.failed)
         return FlowChart(
             began_at=began,

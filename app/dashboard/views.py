@@ -6,7 +6,7 @@ Stored text never becomes markup. JSON is shown as it is stored, its keys marked
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -53,7 +53,7 @@ class Views:
                 "sentence",
             )
         }
-        self._env.filters |= {"plain": plain, "source": source, "ticked": ticked, "ident": id}
+        self._env.filters |= {"plain": plain, "source": source, "ticked": ticked, "points": points, "ident": id}
         self._env.globals |= {"static": f"static/{assets.digest}", **facts}
 
     def render(self, template: str, context: Mapping[str, object]) -> str:
@@ -82,6 +82,14 @@ def ticked(text: object) -> Markup:
     """Give a sentence with what stands in backticks as code; nothing else becomes markup."""
     shown = str(escape(plain(text)))
     return Markup(_TICKED.sub(r"<code>\1</code>", shown))  # noqa: S704 - escaped above
+
+
+def points(values: Sequence[float]) -> str:
+    """Give the points of a line through values, evenly spread over 100 by 20; nought lies at the foot."""
+    top, steps = max([*values, 1]), max(len(values) - 1, 1)
+    return " ".join(
+        f"{round(100 * place / steps, 2):g},{round(18 - 16 * each / top, 2):g}" for place, each in enumerate(values)
+    )
 
 
 def _link(found: re.Match[str]) -> str:

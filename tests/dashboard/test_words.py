@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.dashboard.views import points
 from app.dashboard.words import ago, clock, dur, num, percent, short, stamp
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
@@ -39,3 +40,9 @@ def test_ids_and_times_in_short_and_in_full() -> None:
     assert stamp(NOW) == "2026-11-30 12:00:00.000 UTC"
     assert (clock(NOW), clock(NOW + timedelta(milliseconds=7), ms=True)) == ("12:00:00", "12:00:00.007")
     assert (clock(None), clock(None, ms=True)) == ("", "")
+
+
+def test_a_line_stands_on_its_foot_and_fills_its_height() -> None:
+    assert points((0, 4, 1)) == "0,18 50,2 100,14"
+    assert points((0, 0)) == "0,18 100,18", "nothing is no peak"
+    assert points((0.5,)) == "0,10"

@@ -68,4 +68,6 @@ async def test_a_chart_is_read_once_for_all_who_ask_at_once(api: Api) -> None:
     await api.env.driver.add_flow(flow_of(FlowPart("demo.job", "mail", MANY)))
     assert await control.chart() is first
     now = 5.1
-    assert (await control.chart()).total == MANY
+    chart, bare = await control.chart(), await control.chart(with_kinds=False)
+    assert chart.total == bare.total == MANY
+    assert ([kind.name for kind in chart.kinds], bare.kinds) == (["demo.job"], ())

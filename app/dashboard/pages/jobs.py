@@ -99,7 +99,9 @@ async def _activity(visit: Visit, asked: Asked) -> Activity | None:
     if visit.tenant is not None:
         return None
     shown = range_of(asked, visit.now)
-    reading = visit.services.flow.chart(shown.window, shown.bucket, name=asked.name, queue=asked.queue)
+    reading = visit.services.flow.chart(
+        shown.window, shown.bucket, name=asked.name, queue=asked.queue, with_kinds=False
+    )
     chart = (await panel_of(reading)).value
     return None if chart is None else activity_of(chart, shown, asked)
 

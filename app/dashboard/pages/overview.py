@@ -103,7 +103,8 @@ async def _rest(visit: Visit, shown: Range) -> Rest:
         workers=await services.fleet.workers(),
         types=[each.name for each in await services.catalogue.all()],
         day=await panel_of(services.flow.chart("24h", RANGES["24h"].bucket)),
-        chart=await panel_of(services.flow.chart(shown.window, shown.bucket)),
+        # Of a day it is the chart above, which is remembered.
+        chart=await panel_of(services.flow.chart(shown.window, shown.bucket, with_kinds=shown == RANGES["24h"])),
         changes=await panel_of(_changes(visit)),
         fires=await panel_of(_fires(visit)),
         outbox=await panel_of(services.outbox.view(1, tenant=visit.tenant)),

@@ -73,7 +73,7 @@ class Hour(NamedTuple):
 
 
 async def _hour(visit: Visit, queue: str) -> Hour:
-    chart = await visit.services.flow.chart("1h", queue=queue)
+    chart = await visit.services.flow.chart("1h", queue=queue, with_kinds=False)
     ended = [sum(point.tally.counts) for point in chart.points]
     total = tally_document(chart.total)
     return Hour(ended, sum(ended), chart.total.failed, total["wait_p95_ms"])
