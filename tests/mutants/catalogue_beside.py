@@ -180,6 +180,8 @@ SMALL = (
                 "gen_random_uuid() where boot_id = $1",
                 "gen_random_uuid() where $1 is not null",
             ),
+            Mutant("show: what was said first", "coalesce(drain_asked_at, outlast", "(outlast"),
+            Mutant("ask: a signal has no name", "drain_asked_by is null then", "drain_asked_at is null then"),
             Mutant("ask: the first stands", "coalesce(drain_asked_by, $2)", "$2"),
             Mutant("ask: not closed", "lost_at is null and closed_at is null and lease", "lost_at is null and lease"),
             Mutant("ask: lease not passed", " and lease_until > outlast.clock() returning id", " returning id"),
@@ -250,7 +252,12 @@ SMALL = (
     ),
     Target(
         _DRIVER + "dead_letters.py",
-        (_ROUTES_BESIDE, "tests/conformance/test_list.py", "tests/conformance/test_dead_letters.py"),
+        (
+            _ROUTES_BESIDE,
+            "tests/conformance/test_list.py",
+            "tests/conformance/test_dead_letters.py",
+            "tests/postgres/test_tenant_wall.py",
+        ),
         (
             Mutant("tenant", "and ($1::text is null or j.tenant = $1)", "and ($1::text is null or true)"),
             Mutant("state", "\n  where f.state = {DEAD})", ")"),

@@ -24,6 +24,7 @@ from app.drivers.postgres import list_sources
 from app.drivers.postgres.database import Database
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.reading import ListQuery
+from tests.conformance.endings import dead_lettered
 from tests.conformance.gated import admit_one, declare, limited
 from tests.conformance.runs import new_event
 from tests.conformance.test_webhooks import a_webhook
@@ -79,6 +80,7 @@ READS: dict[str, Callable[[PostgresEnv, JobId, str], Awaitable[object]]] = {
     "attempts": lambda env, job_id, tenant: env.driver.attempts(job_id, tenant=tenant),
     "run": lambda env, job_id, tenant: env.driver.run(job_id, tenant=tenant),
     "list": lambda env, _, tenant: _jobs(env, tenant),
+    "dead letters": lambda env, _, tenant: env.driver.dead_letters(tenant=tenant),
     "events": lambda env, _, tenant: env.driver.events(EventQuery(tenant=tenant)),
     "events of a key": lambda env, _, tenant: env.driver.events(
         EventQuery(tenant=tenant, name="order.approved", key="7")
@@ -108,6 +110,7 @@ async def _audit(env: PostgresEnv, tenant: str) -> object:
 
 
 async def _something_of_everything(env: PostgresEnv) -> JobId:
+    await dead_lettered(env, {"tenant": THEIRS})
     job_id = await env.enqueue(tenant=THEIRS)
     running = await env.claim_one(await env.register())
     await env.close_attempt(running.token, Held(reason="does not fit"))
