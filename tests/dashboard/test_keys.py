@@ -10,6 +10,7 @@ import pytest
 from app.domain.api_key import Identity, Scope
 from tests.dashboard.test_door import sign_in, status
 from tests.dashboard.visitor import KEY, Visitor
+from tests.http.test_actors import a_key
 from tests.http.test_schedules import NIGHTLY, declare
 
 _SECRET = re.compile(r"ol_[0-9a-f]{16}_[0-9a-f]{64}")
@@ -117,16 +118,15 @@ async def test_the_audit_tells_a_tenant_the_names_of_its_own_keys(visitor: Visit
 
 async def test_pages_tell_a_tenant_no_other_ones_name(visitor: Visitor) -> None:
     api = visitor.api
-    theirs, _ = await made(visitor, label="theirs", tenant="theirs")
-    name = f"theirs ({theirs})"
+    other = await a_key(api, "spy", "theirs")
     await declare(api)
     job_id = await api.env.enqueue(tenant="mine")
-    await api.services.queues.pause("default", by=name, reason=None)
-    await api.services.schedules.pause(NIGHTLY.name, by=name, reason=None)
+    await api.services.queues.pause("default", by=other.name, reason=None)
+    await api.services.schedules.pause(NIGHTLY.name, by=other.name, reason=None)
     places = ("/queues", "/queues/default", "/", f"/jobs/{job_id}", f"/schedules/{NIGHTLY.name}")
     for tenant, is_told in ((None, True), ("mine", False)):
         api.act_as(Identity(name="who looks", tenant=tenant, scopes=frozenset(Scope)))
-        assert [theirs in await visitor.see(path) for path in places] == [is_told] * len(places)
+        assert [other.key_id in await visitor.see(path) for path in places] == [is_told] * len(places)
 
 
 async def test_who_makes_no_keys_is_not_led_to_them(visitor: Visitor) -> None:
