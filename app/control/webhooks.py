@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
-from ..domain.errors import CallbackRefused, CursorInvalid, NotImplementedYet
+from ..domain.errors import CallbackRefused, NotImplementedYet
 from ..domain.issued import DEFAULT_OVERLAP, check_overlap
 from ..domain.job import DEFAULT_TENANT
 from ..domain.text import read_uuid
@@ -153,16 +153,15 @@ class WebhookControl:
         await self._store.delete(before.id, tenant=tenant, audit=audit)
 
     async def deliveries(
-        self, webhook_id: str, *, tenant: str | None, cursor: str | None = None, limit: int = 50
+        self,
+        webhook_id: str,
+        *,
+        tenant: str | None,
+        before: tuple[datetime, DeliveryId] | None = None,
+        limit: int = 50,
     ) -> DeliveryPage:
-        """Give one page of deliveries, the newest first.
-
-        Raises:
-            NotFound: there is no such webhook to be seen.
-            CursorInvalid: the cursor is none of ours.
-        """
+        """Give one page of deliveries, the newest first. Raises `NOT_FOUND` for a webhook that is not to be seen."""
         webhook = await self.find(webhook_id, tenant=tenant)
-        before = None if cursor is None else _read_cursor(cursor)
         return await self._store.deliveries(webhook.id, tenant=tenant, before=before, limit=limit)
 
     async def resend(self, webhook_id: str, delivery_id: str, *, tenant: str | None, by: Acting) -> Delivery:
@@ -240,25 +239,6 @@ def delivery_document(delivery: Delivery) -> Document:
             for tried in delivery.tries
         ],
     }
-
-
-def page_document(page: DeliveryPage) -> Document:
-    """Give the representation of a page of deliveries."""
-    rest = page.next_before
-    cursor = None if rest is None else f"{rest[0].isoformat()}~{rest[1]}"
-    return {"items": [delivery_document(delivery) for delivery in page.items], "next_cursor": cursor}
-
-
-def _read_cursor(cursor: str) -> tuple[datetime, DeliveryId]:
-    at, mark, last = cursor.partition("~")
-    found = read_uuid(last)
-    try:
-        read = datetime.fromisoformat(at)
-    except ValueError:
-        read = None
-    if not mark or found is None or read is None or read.utcoffset() is None:
-        raise CursorInvalid("this is no cursor of a list of deliveries", fix="send `next_cursor` as it was answered")
-    return read, DeliveryId(found)
 
 
 def _entry(by: Acting, action: Action, webhook_id: str, tenant: str, **details: object) -> AuditEntry | None:

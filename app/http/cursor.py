@@ -17,6 +17,7 @@ from uuid import UUID
 from ..domain.errors import CursorInvalid
 from ..domain.job import JobId
 from ..domain.snapshot import Place
+from ..domain.webhook import DeliveryId
 
 _FORMAT = b"\x01"
 _BACK = b"\x02"
@@ -68,6 +69,19 @@ def read_place_cursor(text: str, filters: Sequence[str | None]) -> tuple[Place, 
     except OverflowError as exc:
         raise _refusal("it was not given out here") from exc
     return Place(instant, JobId(UUID(bytes=job_id))), packed.startswith(_PLACE_BACK)
+
+
+def write_delivery_cursor(last: tuple[datetime, DeliveryId], filters: Sequence[str | None]) -> str:
+    """Give the cursor of the deliveries before this one."""
+    return write_place_cursor(Place(last[0], JobId(last[1])), filters, is_back=False)
+
+
+def read_delivery_cursor(text: str, filters: Sequence[str | None]) -> tuple[datetime, DeliveryId]:
+    """Give when the last delivery of a page was made, and its id. Raises `CURSOR_INVALID` as `read_cursor` does."""
+    place, is_back = read_place_cursor(text, filters)
+    if is_back:
+        raise _refusal("it was not given out here")
+    return place.at, DeliveryId(place.id)
 
 
 def write_number_cursor(last: int, filters: Sequence[str | None]) -> str:

@@ -15,7 +15,7 @@ TEMPLATES = "\n".join(path.read_text() for path in sorted(FOLDER.rglob("*.html")
 CODE = "\n".join(path.read_text() for path in sorted(FOLDER.rglob("*.py")))
 # What the server's stream says, and what browsers do.
 TOLD = {"jobs-changed", "job-changed", "draining"}
-BROWSERS = {"click", "change", "keydown", "focusin", "pointerover", "resize", "visibilitychange"}
+BROWSERS = {"click", "change", "keydown", "focusin", "pointerover", "resize", "visibilitychange", "submit", "pageshow"}
 
 
 def test_every_event_that_is_heard_is_told_by_somebody() -> None:

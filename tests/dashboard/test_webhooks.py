@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from uuid import UUID
 
 from app.domain.audit import Acting
 from app.domain.state import State
@@ -93,3 +94,20 @@ async def test_another_tenants_webhook_has_no_page(stranger: Visitor) -> None:
     assert "theirs" not in (await browser.get("/ui/webhooks")).text
     assert (await browser.get("/ui/webhooks")).status_code == 200
     assert (await browser.get(f"/ui/webhooks/{theirs.webhook.id}")).status_code == 404
+
+
+async def test_older_deliveries_are_on_a_page_of_their_own(visitor: Visitor) -> None:
+    webhook_id = await made(visitor)
+    store = webhooks_of(visitor.env.driver)
+    assert store is not None
+    for _ in range(51):
+        job = new_job(callback=Callback(webhook=WebhookId(webhook_id), ends=frozenset({State.CANCELLED})).text())
+        await visitor.env.driver.enqueue(job)
+        await visitor.env.driver.cancel(job.id, reason="stop")
+    page = await visitor.see(f"/webhooks/{webhook_id}")
+    older = re.search(r'href="/ui(/webhooks/[^"]*before=[^"]*)"', page)
+    assert older is not None
+    assert (await visitor.see(older[1])).count("/ui/jobs/") < page.count("/ui/jobs/")
+    for odd in ("no", "9" * 18 + f"~{UUID(int=1)}", f"9999-12-31T23:59:59-23:59~{UUID(int=1)}"):
+        response = await visitor.browser.get(f"/ui/webhooks/{webhook_id}", params={"before": odd})
+        assert response.status_code == 400, odd

@@ -140,10 +140,18 @@ async def test_a_delivery_is_seen_and_sent_again(each_api: Api) -> None:
     assert code_of(await api.client.get(path, params={"cursor": "no"})) == (400, "CURSOR_INVALID")
     assert code_of(await api.client.get(path, params={"limit": 0})) == (422, "REQUEST_INVALID")
     await told(api, webhook)
-    first = (await api.client.get(path, params={"limit": 1})).json()
-    second = (await api.client.get(path, params={"limit": 1, "cursor": first["next_cursor"]})).json()
-    assert second["next_cursor"] is None
-    assert {each["items"][0]["id"] for each in (first, second)} > {delivery["id"]}
+    page = await api.client.get(path, params={"limit": 1})
+    first, linked = page.json(), page.links["next"]["url"]
+    # Put into an address as it was answered, by hand or from `Link`.
+    for address in (f"{path}?limit=1&cursor={first['next_cursor']}", linked):
+        second = (await api.client.get(address)).json()
+        assert second["next_cursor"] is None
+        assert {each["items"][0]["id"] for each in (first, second)} > {delivery["id"]}
+    other = await made(api)
+    elsewhere = await api.client.get(f"/v1/webhooks/{other['id']}/deliveries?cursor={first['next_cursor']}")
+    assert code_of(elsewhere) == (400, "CURSOR_INVALID"), "a cursor is of one list"
+    late = f"9999-12-31T23:59:59-23:59~{delivery['id']}"
+    assert code_of(await api.client.get(path, params={"cursor": late})) == (400, "CURSOR_INVALID")
 
 
 @pytest.mark.parametrize(

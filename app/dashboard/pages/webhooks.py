@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 from starlette.responses import Response
 
-from ...control.webhooks import IssuedWebhook, page_document
-from ...domain.webhook import WebhookChange
+from ...control.webhooks import IssuedWebhook
+from ...domain.errors import CursorInvalid
+from ...domain.text import read_uuid
+from ...domain.webhook import DeliveryId, WebhookChange
 from ..visit import ADMIN, OPERATE, Visit
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+# Of a time within the years that have a date.
+_MICROS = re.compile(r"[0-9]{1,17}")
 
 
 async def page(visit: Visit) -> Response:
@@ -74,8 +83,8 @@ async def resend(visit: Visit) -> Response:
 
 async def _shown(visit: Visit, webhook_id: str, issued: IssuedWebhook | None = None) -> Response:
     webhook = await visit.services.webhooks.find(webhook_id, tenant=visit.tenant)
-    cursor = None if issued is not None else visit.asked("before") or None
-    told = await visit.services.webhooks.deliveries(webhook_id, tenant=visit.tenant, cursor=cursor)
+    before = None if issued is not None else _place(visit.asked("before"))
+    told = await visit.services.webhooks.deliveries(webhook_id, tenant=visit.tenant, before=before)
     return visit.page(
         "webhook.html",
         status=HTTPStatus.OK,
@@ -83,8 +92,25 @@ async def _shown(visit: Visit, webhook_id: str, issued: IssuedWebhook | None = N
         at="webhooks",
         webhook=webhook,
         deliveries=told.items,
-        older=page_document(told)["next_cursor"],
+        older=None if told.next_before is None else _word(told.next_before),
         secret=None if issued is None else issued.secret,
         may_act=visit.may(ADMIN),
         may_resend=visit.may(OPERATE),
     )
+
+
+def _word(place: tuple[datetime, DeliveryId]) -> str:
+    """Give where a page ended as it stands in an address: the microseconds of its last delivery, and its id."""
+    return f"{(place[0] - _EPOCH) // _MICROSECOND}~{place[1]}"
+
+
+def _place(text: str) -> tuple[datetime, DeliveryId] | None:
+    if not text:
+        return None
+    micros, _, last = text.partition("~")
+    found = read_uuid(last)
+    if found is None or not _MICROS.fullmatch(micros):
+        raise CursorInvalid(
+            "the page cannot be found: its cursor was not given out here", fix="start at the first page"
+        )
+    return _EPOCH + int(micros) * _MICROSECOND, DeliveryId(found)

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from ...control.webhooks import delivery_document, page_document, webhook_document
+from ...control.webhooks import delivery_document, webhook_document
 from ...domain.api_key import Scope
 from ...domain.audit import Acting
 from ...domain.errors import Forbidden
@@ -17,6 +17,7 @@ from ..answers_webhooks import Delivery, DeliveryList, IssuedWebhook, Webhook, W
 from ..auth import Identity
 from ..body import Body, read_body, read_optional_body, refuse_request_key
 from ..caller import Needs
+from ..cursor import read_delivery_cursor, write_delivery_cursor
 from ..documents import IDEMPOTENCY_KEY, IF_MATCH, answer, body, problems
 from ..framework import refuse_repeated
 from ..once import OnceRoute, acting
@@ -213,7 +214,9 @@ async def rotate_webhook(request: Request, webhook_id: str, services: Services, 
     summary="List a webhook's deliveries, newest first",
     response_model=None,
     responses={
-        200: answer(DeliveryList, "A page.", {"items": [_DELIVERY], "next_cursor": None}),
+        200: answer(
+            DeliveryList, "A page.", {"items": [_DELIVERY], "next_cursor": None}, Link="The next page, if any."
+        ),
         **problems(400, 404, 501),
     },
 )
@@ -226,10 +229,15 @@ async def list_deliveries(
 ) -> Response:
     """Give what was told to a webhook, with the tries and what the receiver answered."""
     refuse_repeated(request)
-    page = await services.webhooks.deliveries(
-        webhook_id, tenant=identity.tenant, cursor=params.cursor, limit=params.limit
-    )
-    return reply(page_document(page))
+    filters = ("deliveries", webhook_id)
+    before = None if params.cursor is None else read_delivery_cursor(params.cursor, filters)
+    page = await services.webhooks.deliveries(webhook_id, tenant=identity.tenant, before=before, limit=params.limit)
+    cursor = None if page.next_before is None else write_delivery_cursor(page.next_before, filters)
+    following = str(request.url.include_query_params(cursor=cursor).query)
+    path = f"{root_of(request)}/v1/webhooks/{webhook_id}/deliveries"
+    headers = {} if cursor is None else {"Link": f'<{path}?{following}>; rel="next"'}
+    items = [delivery_document(delivery) for delivery in page.items]
+    return reply({"items": items, "next_cursor": cursor}, headers=headers)
 
 
 @router.post(

@@ -1,4 +1,6 @@
-// Copying and wrapping code, saying a mark of the timeline in its line, and a message that goes by itself.
+// Copying and wrapping code, saying a mark of the timeline in its line, sending a form once, and a message that goes by itself.
+
+const AGAIN = 10_000; // milliseconds until a form that led nowhere may be sent again
 
 export function tools() {
   const offer = () => {
@@ -15,6 +17,14 @@ export function tools() {
     if (button.dataset.do === "wrap") code.classList.toggle("wrap");
     else copy(code.textContent, button);
   });
+  const sent = new Map();
+  // The second click of two finds the page still here, for as long as the answer takes.
+  document.addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    if (performance.now() - (sent.get(event.target) ?? -AGAIN) < AGAIN) event.preventDefault();
+    else sent.set(event.target, performance.now());
+  });
+  addEventListener("pageshow", () => sent.clear());
   const tell = (event) => {
     const title = event.target.closest?.(".wf a")?.querySelector("title");
     const line = document.getElementById("readout");
