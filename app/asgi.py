@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from .bootstrap import build_auth, build_driver, build_outbox, build_services, build_telemetry
+from .bootstrap import build_auth, build_services, build_telemetry
 from .control.drain import DrainControl
 from .control.overview import OverviewControl
 from .drivers.opening import close_driver, open_driver
@@ -25,6 +25,7 @@ from .lifecycle.tasks import start_task
 from .observability.tracing import open_tracing
 from .settings import Settings
 from .site import build_dashboard
+from .stores import build_driver, build_outbox
 
 
 def asgi_app() -> DeferredApp:

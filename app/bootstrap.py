@@ -45,22 +45,16 @@ from .control.staged import StagedIds
 from .control.streams import JobStreams
 from .control.topics import TopicStreams
 from .control.waiting import ResultWaiters
-from .domain.errors import NotImplementedYet, SettingsInvalid
+from .domain.errors import NotImplementedYet
 from .domain.json_text import JsonLimits
 from .domain.outbox import RelayId
 from .domain.retention import Retention
 from .drivers.api_keys import keys_of
 from .drivers.bulk import bulk_of
 from .drivers.memory.clock import SystemClock
-from .drivers.memory.driver import MemoryDriver
 from .drivers.outbox import OutboxStore, outbox_of
-from .drivers.postgres.database import create_engine
-from .drivers.postgres.driver import PostgresDriver
-from .drivers.postgres.outbox import PostgresOutbox
 from .drivers.protocol import JobDriver
-from .drivers.refused import REFUSED_SCHEMES, RefusedDriver
 from .drivers.schedules import schedules_of
-from .drivers.sealing.build import sealed_as_set
 from .http.auth import check_way_in, read_key_file
 from .jobs.admission import Admission
 from .jobs.client import Client
@@ -78,45 +72,7 @@ from .worker.worker import Worker
 if TYPE_CHECKING:
     from .http.services import HttpServices
 
-# What a relay needs of another database: a pass, and a look at it for an operator.
-OUTBOX_POOL = 2
 DEMO_JOBS = f"{__package__}.handlers.demo"
-
-
-def build_driver(settings: Settings) -> JobDriver:
-    """Build the driver that the database address names, over it the encryption of payloads; connects to nothing yet.
-
-    Raises:
-        SettingsInvalid: there is no address, no driver for it, or no way to encrypt.
-    """
-    return sealed_as_set(_store(settings), settings)
-
-
-def _store(settings: Settings) -> JobDriver:
-    url = settings.database_url
-    if url is None:
-        raise SettingsInvalid(
-            "OUTLAST_DATABASE_URL is not set", fix="set it to postgresql://user@host/database, or run `outlast dev`"
-        )
-    scheme = url.partition(":")[0]
-    if scheme == "memory":
-        return MemoryDriver()
-    if scheme in REFUSED_SCHEMES:
-        return RefusedDriver(scheme)
-    return PostgresDriver(
-        create_engine(url, pool_size=settings.pool_size, lease=timedelta(seconds=settings.lease_seconds)),
-        schema=settings.db_schema,
-        listen_url=settings.listen_url,
-        owns_engine=True,
-    )
-
-
-def build_outbox(settings: Settings, driver: JobDriver) -> OutboxStore[Any] | None:
-    """Build the outbox that relays publish: beside the jobs, or in the database that OUTLAST_OUTBOX_URL names."""
-    if settings.outbox_url is None:
-        return outbox_of(driver)
-    engine = create_engine(settings.outbox_url, pool_size=OUTBOX_POOL, application_name="outlast outbox")
-    return PostgresOutbox.over(engine, schema=settings.db_schema)
 
 
 def build_relay(settings: Settings, driver: JobDriver, outbox: OutboxStore[Any] | None, telemetry: Telemetry) -> Relay:

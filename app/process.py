@@ -22,8 +22,6 @@ from . import __version__
 from .bootstrap import (
     build_admission,
     build_auth,
-    build_driver,
-    build_outbox,
     build_relay,
     build_services,
     build_telemetry,
@@ -47,6 +45,7 @@ from .lifecycle.shutdown import Shutdown
 from .observability.tracing import open_tracing
 from .scheduler.scheduler import Scheduler
 from .settings import Settings, address_of
+from .stores import build_driver, build_outbox
 from .worker.containment import contain_tasks
 from .worker.worker import Worker
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from app.bootstrap import build_auth, build_outbox, build_services
+from app.bootstrap import build_auth, build_services
 from app.control.drain import DrainControl
 from app.control.flow import FlowControl
 from app.control.overview import OverviewControl
@@ -27,6 +27,7 @@ from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
 from app.site import dashboard_services
+from app.stores import build_outbox
 
 from .bed import Bed, driver_on, raw_on
 from .mixed import fill

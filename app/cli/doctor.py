@@ -28,12 +28,13 @@ _SIGNS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-"}
 
 def doctor(*, as_json: _Json = False, db: _Db = None) -> None:
     """Look everything over, from the database to the modules of jobs, and say how to mend what is wrong."""
-    from ..bootstrap import build_doctor, build_driver, build_outbox
+    from ..bootstrap import build_doctor
     from ..control.doctor.documents import report_document
     from ..control.doctor.finding import Level
     from ..control.render import render
     from ..drivers.opening import close_driver
     from ..settings import Settings
+    from ..stores import build_driver, build_outbox
 
     settings = Settings.read(database_url=db)
 
@@ -61,10 +62,10 @@ def doctor(*, as_json: _Json = False, db: _Db = None) -> None:
 
 def health(*, as_json: _Json = False, db: _Db = None) -> None:
     """Say in one line whether jobs can be stored and run: the store answers, its schema fits, workers live."""
-    from ..bootstrap import build_driver
     from ..control.render import Document, render
     from ..drivers.opening import close_driver, open_driver
     from ..settings import Settings
+    from ..stores import build_driver
     from .store import OPEN
 
     settings = Settings.read(database_url=db)

@@ -95,10 +95,10 @@ def _with_both(db: str | None, to: str, verb: Callable[[MoveControl], Awaitable[
 
 
 async def _open(source: Settings, target: Settings, verb: Callable[[MoveControl], Awaitable[T]]) -> T:
-    from ..bootstrap import build_driver
     from ..control.moving import MoveControl, volatile
     from ..drivers.moving import moves_of
     from ..drivers.opening import close_driver, open_driver
+    from ..stores import build_driver
 
     first, second = build_driver(source), build_driver(target)
     try:

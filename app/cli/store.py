@@ -159,9 +159,9 @@ def with_outbox(db: str | None, verb: Callable[[OutboxControl], Awaitable[T]]) -
 
 
 async def _with_outbox(settings: Settings, verb: Callable[[OutboxControl], Awaitable[T]]) -> T:
-    from ..bootstrap import build_driver, build_outbox
     from ..control.outbox import OutboxControl
     from ..drivers.opening import close_driver, open_driver
+    from ..stores import build_driver, build_outbox
 
     driver = build_driver(settings)
     outbox = build_outbox(settings, driver)
@@ -185,7 +185,8 @@ async def _with_events(settings: Settings, verb: Callable[[EventControl], Awaita
 
 
 async def _with_jobs(settings: Settings, verb: Callable[[JobControl, JobDriver], Awaitable[T]]) -> T:
-    from ..bootstrap import build_jobs, build_outbox, quiet_telemetry
+    from ..bootstrap import build_jobs, quiet_telemetry
+    from ..stores import build_outbox
 
     async def with_outbox_at_hand(driver: JobDriver) -> T:
         # Asked only about an id under which there is no job: it need not answer for anything else.
@@ -200,8 +201,8 @@ async def _with_jobs(settings: Settings, verb: Callable[[JobControl, JobDriver],
 
 
 async def _with_driver(settings: Settings, verb: Callable[[JobDriver], Awaitable[T]]) -> T:
-    from ..bootstrap import build_driver
     from ..drivers.opening import close_driver, open_driver
+    from ..stores import build_driver
 
     driver = build_driver(settings)
     try:

@@ -121,9 +121,9 @@ def _query(state: list[State] | None, name: str | None, queue: str | None, tenan
 @contextmanager
 def _stored(settings: Settings, query: ListQuery) -> Iterator[Iterator[Trace]]:
     """Give the traces of a store. Its loop rests between pages: what is checked has loops of its own."""
-    from ..bootstrap import build_driver
     from ..drivers.opening import close_driver, open_driver
     from ..replay.export import Exporter
+    from ..stores import build_driver
     from .store import OPEN
 
     driver = build_driver(settings)

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 
-from app.bootstrap import build_driver
 from app.domain.errors import PayloadUnreadable, SettingsInvalid
 from app.domain.job import NewJob
 from app.domain.sealed import Seals, why_unreadable
@@ -25,6 +24,7 @@ from app.drivers.webhooks import WebhookStore
 from app.jobs.context import JobContext
 from app.jobs.handle import job
 from app.settings import Settings
+from app.stores import build_driver
 from tests.http.api import Api, job_type
 from tests.roles.harness import working
 from tests.support.drivers import NAME, memory_env, new_job

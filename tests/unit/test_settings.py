@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap import build_driver, unserved_queues
+from app.bootstrap import unserved_queues
 from app.domain.errors import NotImplementedYet, SettingsInvalid
 from app.drivers.opening import open_driver
 from app.process import Process
 from app.settings import Settings, address_of, environment_names, shown, unknown_variables, without_secrets
+from app.stores import build_driver
 
 
 def test_flags_win_over_variables_and_absent_flags_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
