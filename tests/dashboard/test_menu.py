@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import timedelta
 from typing import cast
+
+import pytest
 
 from app.control.fleet import FleetControl
 from app.control.outbox import OutboxControl
@@ -75,6 +78,16 @@ async def test_the_menu_is_read_once_in_a_few_seconds_for_all() -> None:
         now[0] += KEPT_SECONDS + 0.1
         await menu.look()
         assert menu.marks() == {}, "what is not known is not said"
+
+
+async def test_no_page_waits_for_its_menu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.dashboard.menu._MOST_SECONDS", 0.01)
+    async with memory_env() as env:
+        services = Services(env)
+        services.driver.hold["workers"] = asyncio.Event().wait
+        menu = Menu(cast("DashboardServices", services))
+        await menu.look()
+        assert menu.marks() == {}
 
 
 async def test_who_sees_one_tenant_is_told_nothing_of_all(visitor: Visitor) -> None:
