@@ -33,6 +33,8 @@ _GROUP = {
     "count": 3,
     "first_at": "2026-11-28T12:00:00Z",
     "last_at": "2026-11-29T12:00:00Z",
+    "per_hour": [0, 1, *[0] * 21, 2],
+    "message": "no answer within ‹n› s",
 }
 _PURGED = {"dry_run": False, "count": 3, "is_complete": True, "next_after": None}
 _EXAMPLES = {
