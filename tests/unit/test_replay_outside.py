@@ -21,6 +21,7 @@ import pytest
 
 from app.jobs.context import JobContext
 from app.jobs.handle import job
+from app.replay.attempt import ReplayOptions
 from app.replay.check import Finding, Verdict
 from tests.unit.replay_traces import NAME, QUICK, found, step, trace
 
@@ -147,7 +148,7 @@ async def with_a_fallback() -> None:
         await over_a_socket()
 
 
-def ends(first: Callable[[], Awaitable[None]], *, before: bool = True) -> Finding:
+def ends(first: Callable[[], Awaitable[None]], *, before: bool = True, within: ReplayOptions = QUICK) -> Finding:
     """Check a body that does something before, or after, all that is recorded."""
 
     @job(NAME)
@@ -157,7 +158,7 @@ def ends(first: Callable[[], Awaitable[None]], *, before: bool = True) -> Findin
         await ctx.step.run("pack", str)
         await first()
 
-    return found(PACKED, body, options=BRIEF)
+    return found(PACKED, body, options=within)
 
 
 WAYS = [
@@ -226,7 +227,7 @@ async def blocking() -> None:
 @pytest.mark.parametrize("way", [for_ever, for_ever_deaf, blocking])
 def test_a_body_that_takes_too_long_is_left(way: Callable[[], Awaitable[None]]) -> None:
     began = time.monotonic()
-    finding = ends(way)
+    finding = ends(way, within=BRIEF)
     assert finding.verdict is Verdict.UNCHECKED
     assert "takes longer than a replay may" in finding.message
     assert time.monotonic() - began < 10
