@@ -6,20 +6,29 @@ its repair, also one of our own, which is reported once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from ..domain.api_key import Scope
-from ..domain.errors import Forbidden, Internal, NotFound, NotImplementedYet, OutlastError, Unauthenticated
+from ..domain.errors import (
+    Forbidden,
+    Internal,
+    NotFound,
+    NotImplementedYet,
+    OutlastError,
+    RequestInvalid,
+    Unauthenticated,
+)
 from .assets import Assets
 from .headers import PAGE_HEADERS
 from .menu import Menu
@@ -73,7 +82,9 @@ class Site:
             Route(at.path, self._caught(self._serving(at)), methods=["POST"] if at.acts else ["GET"])
             for at in self.places
         ]
-        routes.append(Route("/{path:path}", self._caught(_nowhere), methods=["GET", "POST"]))
+        elsewhere = Route("/{path:path}", self._caught(_nowhere(tuple(routes))))
+        elsewhere.methods = None  # whatever is asked
+        routes.append(elsewhere)
         return _WithHeaders(Router(routes, redirect_slashes=False))
 
     async def _static(self, request: Request) -> Response:
@@ -149,8 +160,18 @@ def _with(headers: Mapping[str, str], response: Response) -> Response:
     return response
 
 
-async def _nowhere(_request: Request) -> Response:
-    raise NotFound("there is no such page", fix="start from the overview")
+def _nowhere(routes: Sequence[Route]) -> Endpoint:
+    """Give what answers where no page is, and what nobody asks of a page with a browser."""
+
+    async def refuse(request: Request) -> Response:
+        found = (each.methods or () for each in routes if each.matches(request.scope)[0] is Match.PARTIAL)
+        allowed = ", ".join(sorted(set().union(*found)))
+        if allowed and request.method not in {"GET", "HEAD", "POST"}:
+            details: dict[str, Any] = {"http_status": HTTPStatus.METHOD_NOT_ALLOWED, "http_headers": {"Allow": allowed}}
+            raise RequestInvalid(f"{request.method} is not possible here", fix=f"use {allowed}", **details)
+        raise NotFound("there is no such page", fix="start from the overview")
+
+    return refuse
 
 
 def _address(request: Request) -> str:

@@ -62,6 +62,19 @@ async def test_a_page_that_is_not_there_reads_as_one(visitor: Visitor) -> None:
     assert "/problems/NOT_FOUND" in response.text
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"), [("/jobs", "GET, HEAD"), ("/login", "GET, HEAD, POST"), ("/logout", "POST"), ("/no", None)]
+)
+async def test_what_no_browser_asks_is_refused_with_what_may_be_asked(
+    visitor: Visitor, path: str, allowed: str | None
+) -> None:
+    for method in ("OPTIONS", "PUT"):
+        response = await visitor.browser.request(method, f"/ui{path}")
+        assert response.status_code == (404 if allowed is None else 405)
+        assert response.headers.get("Allow") == allowed
+        assert allowed is None or f"use {allowed}" in response.text
+
+
 async def test_a_fragment_that_has_not_changed_is_not_sent_again(visitor: Visitor) -> None:
     first = await visitor.get("/", **{"HX-Request": "true"})
     again = await visitor.get("/", **{"HX-Request": "true", "If-None-Match": first.headers["etag"]})
