@@ -23,7 +23,7 @@ from ..domain.api_key import (
 )
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, NotImplementedYet
-from ..domain.issued import DEFAULT_OVERLAP, check_overlap
+from ..domain.issued import DEFAULT_OVERLAP, check_overlap, turned
 from ..drivers.api_keys import KeyStore
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
@@ -131,16 +131,22 @@ class KeyControl:
         by: Acting,
         overlap: timedelta = DEFAULT_OVERLAP,
         grant: Identity | None = None,
+        replaces: str | None = None,
     ) -> Issued:
-        """Give a key a new secret; the one before it is taken for `overlap` more.
+        """Give a key a new secret; the one before it is taken for `overlap` more, and one before that no more.
+
+        `replaces` are the last four characters of the secret that is meant: asked twice, the first one alone is done.
 
         Raises:
             NotFound: there is none to be seen, or it is over.
+            PreconditionFailed: another secret than `replaces` says is in force by now.
             Forbidden: the key may do what the caller, `grant`, may not, or for longer: its new secret would be the
                 caller's.
         """
         check_overlap(overlap)
         before = await self.find(key_id, tenant=tenant)
+        if replaces not in {None, before.last4}:
+            raise turned(f"key {before.id}", f"ending in {before.last4}")
         if grant is not None:
             check_grant(grant, _order_of(before), ends_at=await self._end_of(grant))
         token, secret = new_token(before.id)

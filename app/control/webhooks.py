@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import CallbackRefused, NotImplementedYet
-from ..domain.issued import DEFAULT_OVERLAP, check_overlap
+from ..domain.issued import DEFAULT_OVERLAP, check_overlap, turned
 from ..domain.job import DEFAULT_TENANT
 from ..domain.text import read_uuid
 from ..domain.webhook import (
@@ -125,17 +125,28 @@ class WebhookControl:
         return await self._store.change(before.id, change, version=version, tenant=tenant, audit=audit)
 
     async def rotate(
-        self, webhook_id: str, *, tenant: str | None, by: Acting, overlap: timedelta = DEFAULT_OVERLAP
+        self,
+        webhook_id: str,
+        *,
+        tenant: str | None,
+        by: Acting,
+        overlap: timedelta = DEFAULT_OVERLAP,
+        replaces: int | None = None,
     ) -> IssuedWebhook:
         """Give a webhook its next secret; the one before goes on signing beside it for `overlap`.
 
+        `replaces` is the number of the secret that is meant: asked twice, the first one alone is done.
+
         Raises:
             NotFound: there is none to be seen.
+            PreconditionFailed: another secret than `replaces` says signs by now.
             CallbackRefused: this service has no master key.
         """
         masters = self._masters
         check_overlap(overlap)
         before = await self.find(webhook_id, tenant=tenant)
+        if replaces not in {None, before.secret.number}:
+            raise turned(f"webhook {before.id}", f"number {before.secret.number}")
         ref = SecretRef(number=before.secret.number + 1, master=masters.newest)
         overlap_ms = round(overlap.total_seconds() * 1000)
         audit = _entry(by, Action.WEBHOOK_ROTATE, before.id, before.tenant, label=before.label, overlap_ms=overlap_ms)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from .errors import RequestInvalid
+from .errors import PreconditionFailed, RequestInvalid
 from .text import is_printable
 
 MAX_LABEL_CHARS = 100
@@ -28,6 +28,14 @@ def check_overlap(overlap: timedelta) -> None:
     """Raise `REQUEST_INVALID` for a time of two secrets that is negative or does not end."""
     if not timedelta(0) <= overlap <= MOST_OVERLAP:
         raise unfit("overlap_ms", f"an overlap is between 0 and {MOST_OVERLAP.days} days", "give a time in between")
+
+
+def turned(whose: str, secret: str) -> PreconditionFailed:
+    """Give the refusal of a rotation that was asked for before another one took place."""
+    return PreconditionFailed(
+        f"{whose} has a new secret by now, {secret}; nothing was done",
+        fix="open its page again; rotate once more only when the secret before that is used nowhere: it ends at once",
+    )
 
 
 def unfit(field: str, what: str, fix: str) -> RequestInvalid:

@@ -97,7 +97,8 @@ def refuse_request_key(request: Request) -> None:
     if "idempotency-key" in request.headers:
         raise RequestInvalid(
             "answers that hold a secret are not kept, so Idempotency-Key cannot be honoured here",
-            fix="leave it out; when an answer was lost, ask again, and end what was made twice",
+            fix="leave it out; when an answer was lost, look what was made, and end that before you ask again: the"
+            " secret in use is taken for its overlap, and would end at once with a second rotation",
             errors=[{"in": "header", "pointer": "/Idempotency-Key", "detail": "is not for answers that hold a secret"}],
             **{STATUS_DETAIL: MALFORMED_HEADER},
         )

@@ -47,8 +47,12 @@ async def test_a_key_gets_a_new_secret_and_ends_on_its_page(stranger: Visitor) -
     key_id = first.split("_")[1]
     caller = await sign_in(stranger, first)
     assert await status(caller) == 200
-    turned = await admin.post(f"/ui/keys/{key_id}/rotate", data={"token": found[1], "hours": "0", "reason": "leaked"})
+    assert f'name="replaces" value="{first[-4:]}"' in (await admin.get(f"/ui/keys/{key_id}")).text
+    wanted = {"token": found[1], "hours": "0", "reason": "leaked", "replaces": first[-4:]}
+    turned = await admin.post(f"/ui/keys/{key_id}/rotate", data=wanted)
     second = _SECRET.findall(turned.text)[0]
+    twice = await admin.post(f"/ui/keys/{key_id}/rotate", data=wanted)
+    assert (twice.status_code, "PRECONDITION_FAILED" in twice.text) == (412, True), "the secret just shown stays"
     assert second != first
     assert (await status(caller), await status(await sign_in(stranger, second))) == (303, 200)
     over = await admin.post(f"/ui/keys/{key_id}/revoke", data={"token": found[1], "reason": "they left"})

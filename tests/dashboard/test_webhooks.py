@@ -57,6 +57,13 @@ async def test_a_secret_is_shown_once(visitor: Visitor) -> None:
     turned = (await visitor.send(f"/webhooks/{webhook_id}/rotate")).text
     assert "whsec_" in turned
     assert "the one before signs until" in turned
+    for page, status in ((shown, 412), (turned, 200)):
+        number = re.search(r'name="replaces" value="([0-9]+)"', page)
+        assert number is not None
+        answer = await visitor.browser.post(
+            f"/ui/webhooks/{webhook_id}/rotate", data={"token": await visitor.token(), "replaces": number[1]}
+        )
+        assert answer.status_code == status, "asked twice from one page it is done once"
 
 
 async def test_a_delivery_that_failed_is_seen_and_sent_again(visitor: Visitor) -> None:

@@ -50,7 +50,8 @@ def create_key(
 def rotate_key(key: ApiKey | str, *, overlap: timedelta | None = None, reason: str | None = None) -> Call[IssuedApiKey]:
     """Give a key a new secret; the one before is taken for the `overlap` more, a day if it is not said.
 
-    It is not repeated when no answer comes: rotate again.
+    It is not repeated when no answer comes: the secret in use would end at once. It is taken for the overlap all the
+    same; make another key meanwhile, and revoke this one.
     """
     where = path("v1", "api-keys", _id_of(key), "rotate")
     body = given(overlap_ms=ms(overlap), reason=reason)

@@ -69,6 +69,7 @@ async def rotate(visit: Visit) -> Response:
         by=visit.acting(form),
         overlap=timedelta(hours=24 if hours is None else hours),
         grant=visit.seen.visitor,
+        replaces=form.one("replaces") or None,
     )
     return _shown_once(visit, issued, status=HTTPStatus.OK)
 

@@ -44,7 +44,9 @@ async def rotate(visit: Visit) -> Response:
     """Give one a new secret, and show it this once."""
     form = await visit.form()
     by = visit.acting(form)
-    issued = await visit.services.webhooks.rotate(visit.part("webhook_id"), tenant=visit.tenant, by=by)
+    issued = await visit.services.webhooks.rotate(
+        visit.part("webhook_id"), tenant=visit.tenant, by=by, replaces=form.number("replaces")
+    )
     return await _shown(visit, issued.webhook.id, issued)
 
 
