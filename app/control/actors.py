@@ -13,6 +13,7 @@ from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar
 
 from ..domain.api_key import KeyId
+from ..domain.drain import ASKED_FOR_BY
 from ..drivers.api_keys import KeyStore
 from .guard import BOOTSTRAP_IDENTITY
 
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 # The fields that name who acted on what belongs to nobody alone: queues, workers, limits and schedules.
 FIELDS = ("paused_by", "drain_asked_by", "set_by", "fired_by")
+
+# And those of reasons, in which drains say who asked for them.
+REASONS = ("drain_reason", "reason")
 
 # A key's name ends in its id, whatever its label is.
 _ID = re.compile(r"\(([0-9a-f]{16})\)$")
@@ -65,22 +69,30 @@ def _parts(shown: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401  any docume
     elif isinstance(shown, (list, tuple)):
         yield from (("", each) for each in shown)
     elif is_dataclass(shown):
-        yield from ((name, getattr(shown, name)) for name in FIELDS if hasattr(shown, name))
+        yield from ((name, getattr(shown, name)) for name in (*FIELDS, *REASONS) if hasattr(shown, name))
 
 
 def _named(shown: Any) -> Iterator[str]:  # noqa: ANN401  any document
     for name, value in _parts(shown):
-        if name not in FIELDS:
-            yield from _named(value)
-        elif value is not None:
+        if name in FIELDS and value is not None:
             yield value
+        elif name in REASONS and _says_who(value):
+            yield value.removeprefix(ASKED_FOR_BY)
+        else:
+            yield from _named(value)
+
+
+def _says_who(reason: object) -> bool:
+    return isinstance(reason, str) and reason.startswith(ASKED_FOR_BY)
 
 
 def _renamed(shown: Any, own: frozenset[str]) -> Any:  # noqa: ANN401  any document
     def of(name: str, value: Any) -> Any:  # noqa: ANN401
-        if name not in FIELDS:
-            return _renamed(value, own)
-        return value if value is None or value in own else OPERATOR
+        if name in FIELDS and value is not None:
+            return value if value in own else OPERATOR
+        if name in REASONS and _says_who(value):
+            return value if value.removeprefix(ASKED_FOR_BY) in own else f"{ASKED_FOR_BY}{OPERATOR}"
+        return _renamed(value, own)
 
     parts = [(name, of(name, value)) for name, value in _parts(shown)]
     if isinstance(shown, Mapping):

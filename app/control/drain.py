@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..domain.drain import ASKED_FOR_BY
 from ..lifecycle.status import DrainStatus, HeldRun
 from .render import Document
 
@@ -31,7 +32,7 @@ class DrainControl:
 
     def start(self, *, by: str, tenant: str | None = None) -> Document:
         """Begin this process's drain, or join the one under way, and give it. Idempotent."""
-        self.begin(f"asked for by {by}")
+        self.begin(f"{ASKED_FOR_BY}{by}")
         return self.here(tenant=tenant)
 
 

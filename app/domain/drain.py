@@ -12,6 +12,8 @@ from typing import Final
 
 from .job import JobId, WorkerId
 
+# What a reason begins with where somebody has asked for a drain; their name follows.
+ASKED_FOR_BY = "asked for by "
 _LONGEST_RESERVE_SECONDS = 2.0
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..domain.drain import ASKED_FOR_BY
 from ..domain.errors import SettingsInvalid
 from ..domain.job import WorkerId
 from ..drivers.protocol import JobDriver
@@ -145,7 +146,7 @@ class Worker(Role):
 
     def _asked(self, by: str) -> None:
         """Begin the drain that somebody asked for through the store; in the heartbeat's thread."""
-        cause = f"asked for by {by}"
+        cause = f"{ASKED_FOR_BY}{by}"
         if self._on_drain_asked is not None:
             self._on_drain_asked(cause)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from app.control.guard import BOOTSTRAP_IDENTITY
 from app.control.keys import KeyOrder
 from app.domain.api_key import Identity, Scope
 from app.domain.audit import Acting, AuditQuery
+from app.domain.drain import ASKED_FOR_BY, DrainReport, DrainShown
 from app.http.app import openapi_document
 from tests.conformance.gated import declare
 from tests.http.api import Api
@@ -90,6 +92,10 @@ async def _acted_on(api: Api, by: Acting) -> dict[str, str]:
     await services.schedules.fire(NIGHTLY.name, by=by, tenant=None)
     await services.limits.set("demo.job", "limit", 4, by=by)
     await services.fleet.drain(str(worker), by=by.actor, reason=None)
+    reason, left = f"{ASKED_FOR_BY}{by.actor}", await api.env.register()
+    await api.env.driver.show_worker(worker, wakeup=None, drain=DrainShown(phase="accept", reason=reason))
+    async with api.env.driver.open_heartbeat() as heartbeat:
+        await heartbeat.report_drain(DrainReport(worker_id=left, reason=reason, lasted=timedelta(seconds=1), runs=()))
     return {
         "/v1/queues": "paused_by",
         "/v1/queues/default": "paused_by",
@@ -99,7 +105,8 @@ async def _acted_on(api: Api, by: Acting) -> dict[str, str]:
         "/v1/limits": "set_by",
         "/v1/workers": "drain_asked_by",
         f"/v1/workers/{worker}": "drain_asked_by",
-        "/v1/drain?scope=fleet": "drain_asked_by",
+        "/v1/drain?scope=fleet": "drain_reason",
+        "/v1/deploys": "reason",
     }
 
 
@@ -114,7 +121,8 @@ async def test_who_acted_on_what_is_nobodys_alone_is_told_wherever_it_is_shown(e
             if seen_by is other and field == "by":
                 continue  # another tenant's job
             assert answer.status_code == 200, answer.text
-            assert set(re.findall(rf'"{field}":"([^"]+)"', answer.text)) == {told}, path
+            expected = f"{ASKED_FOR_BY}{told}" if field.endswith("reason") else told
+            assert set(re.findall(rf'"{field}":"([^"]+)"', answer.text)) == {expected}, path
             assert (other.key_id in answer.text) is (told != "operator"), path
 
 

@@ -36,8 +36,7 @@ def _queues(examined: Examined) -> Finding:
     if paused:
         return Finding(
             level=Level.WARN,
-            text="jobs wait in queues that are paused: "
-            + ", ".join(f"{queue.name} by {queue.paused_by}" for queue in paused[:_SHOWN]),
+            text="jobs wait in queues that are paused: " + ", ".join(queue.name for queue in paused[:_SHOWN]),
             facts={"paused": [queue.name for queue in paused]},
             fix="let claims begin again when the reason is gone",
             commands=tuple(f"POST /v1/queues/{queue.name}/resume" for queue in paused),

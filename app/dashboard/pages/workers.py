@@ -49,6 +49,7 @@ async def page(visit: Visit) -> Response:
         before=None if before is None else min(before, LARGEST_WORKER_ID),
         tenant=visit.tenant,
     )
+    reports = await visit.told(reports)
     return visit.page(
         "workers.html",
         title="Workers",
@@ -60,7 +61,7 @@ async def page(visit: Visit) -> Response:
         newest=newest,
         leaving=[_leaving(worker, held.get(worker.id, ()), visit.now) for worker in _draining(live)],
         phases=PHASES,
-        here=visit.services.drain.here(tenant=visit.tenant),
+        here=await visit.told(visit.services.drain.here(tenant=visit.tenant)),
         reports=reports,
         cost=_cost(reports),
         may_act=visit.may(OPERATE),

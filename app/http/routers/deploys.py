@@ -70,4 +70,5 @@ async def list_deploys(
     Job types and runs are those the caller may see; the counts of a report are of all.
     """
     refuse_repeated(request)
-    return reply(await services.deploys.list(limit=params.limit, before=params.before, tenant=identity.tenant))
+    document = await services.deploys.list(limit=params.limit, before=params.before, tenant=identity.tenant)
+    return reply(await services.actors.told(identity.tenant, document))

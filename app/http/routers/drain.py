@@ -58,9 +58,9 @@ async def get_drain(
     The admin listener answers the same without a key, also while the process's event loop is blocked.
     """
     refuse_repeated(request)
-    if scope == "process":
-        return reply(services.drain.here(tenant=identity.tenant))
-    return reply(await services.actors.told(identity.tenant, await services.fleet.draining()))
+    is_here = scope == "process"
+    document = services.drain.here(tenant=identity.tenant) if is_here else await services.fleet.draining()
+    return reply(await services.actors.told(identity.tenant, document))
 
 
 @router.post(
@@ -77,4 +77,5 @@ async def start_drain(request: Request, services: Services, identity: ProcessOpe
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     sent.parse(NoBody)
     await claim_of(request, services, identity, sent)
-    return reply(services.drain.start(by=identity.name, tenant=identity.tenant), status=202)
+    document = services.drain.start(by=identity.name, tenant=identity.tenant)
+    return reply(await services.actors.told(identity.tenant, document), status=202)
