@@ -13,7 +13,7 @@ TASK_OWNERS = {
     "app/lifecycle/tasks.py": "gives each task a name; whoever asked for it keeps and awaits it",
     "app/lifecycle/loop_run.py": "the process's own task, for which the loop is run",
     "app/drivers/finishes.py": "kept by the driver, whose close awaits it; ends by itself when nobody waits",
-    "app/drivers/postgres/apart.py": "kept by the lane and the ringer, whose close awaits it",
+    "app/drivers/postgres/apart.py": "kept by the lane, the ringer and the low look, whose close awaits it",
     "app/drivers/postgres/listen.py": "cancelled and awaited when the listening context closes",
     "app/http/admin.py": "runs on the main loop for a request of the admin thread, which waits for the answer",
 }

@@ -1,7 +1,7 @@
 """What is changed on purpose: a predicate of a statement, or a rule of the low-water mark, one at a time.
 
 Each file's mutants are judged by the tests named with it, the likeliest to notice first. Here are the statements of a
-job's way through a worker and the low-water mark; `catalogue_beside` has the others,
+job's way through a worker; `catalogue_looks` has the low-water mark, `catalogue_beside` the others,
 `catalogue_outbox` those of the outbox, `catalogue_runs` those of runs with steps,
 `catalogue_schedules` those of schedules, `catalogue_purge` those of purges,
 `catalogue_actions` those of operators, `catalogue_limits` those of limits.
@@ -138,20 +138,6 @@ SET_ASIDE = Target(
         Mutant("fence: worker", "r.worker = $1 and", "$1::int is not null and"),
         Mutant("fence: sequence", "r.seq = any($3::bigint[]) order", "$3::bigint[] is not null order"),
         Mutant("uncounted", "attempt - 1, claim_no", "attempt, claim_no"),
-    ),
-)
-
-LOW_WATER = Target(
-    _DRIVER + "low_water.py",
-    ("tests/unit/test_low_water.py", "tests/postgres/test_low_water.py"),
-    (
-        Mutant("everybody below has ended", " and horizon.xmin >= mark.since"),
-        Mutant("nothing lower came", "low > mark.candidate and "),
-        Mutant("claims begun before", "if life != self._life:", "if life < 0:"),
-        Mutant("a new life", "        self._life += 1\n"),
-        Mutant("new connection", "connection not in self._seen or "),
-        Mutant("other job types", "names != self._names or "),
-        Mutant("time", " or self.monotonic() >= self._forget_at"),
     ),
 )
 
@@ -315,7 +301,6 @@ ENQUEUE_COLUMNS = Target(
 )
 
 TARGETS = (
-    LOW_WATER,
     ENQUEUE,
     ENQUEUE_COLUMNS,
     CLAIM,

@@ -1,4 +1,4 @@
-"""What is changed on purpose in what decides about a claim, and in what is said of it to those who ask why."""
+"""What is changed on purpose in what decides about a claim, in the low-water mark, and in what is said of them."""
 
 from __future__ import annotations
 
@@ -45,4 +45,36 @@ VITALS = Target(
     ),
 )
 
-LOOKS = (CLAIMABLE, EXPLAIN, VITALS)
+LOW_WATER = Target(
+    _DRIVER + "low_water.py",
+    (
+        *("tests/unit/test_low_water.py", "tests/unit/test_low_water_model.py"),
+        "tests/postgres/test_low_water.py",
+    ),
+    (
+        Mutant("everybody below has ended", " and horizon.xmin >= mark.since"),
+        Mutant("nothing lower came", "low > mark.candidate and "),
+        Mutant("claims begun before", "if life != self._life:", "if life < 0:"),
+        Mutant("a new life", "        self._life += 1\n"),
+        Mutant("new connection", "connection not in self._seen or "),
+        Mutant("other job types", "names != self._names or "),
+        Mutant("time", " or self.monotonic() >= self._forget_at"),
+        Mutant("a look for the marks there were", "        if below.life != self._life:\n            return\n"),
+        Mutant("counted from the look's begin", "self._wait_from(below.began)", "self._wait_from(self.monotonic())"),
+        Mutant("one look at a time", " or self._is_looking"),
+        Mutant("what was found is met", "        else:\n            self.forget()\n"),
+    ),
+)
+
+LOW_LOOK = Target(
+    _DRIVER + "low_look.py",
+    ("tests/postgres/test_low_water.py",),
+    (
+        Mutant("its queue", "r.queue = m.queue and ", ""),
+        Mutant("its rank", "r.rank = m.rank and ", ""),
+        Mutant("up to the mark", "r.seq <= m.seq and ", ""),
+        Mutant("job types", " and r.name_id = any($4::int[])", " and $4::int[] is not null"),
+    ),
+)
+
+LOOKS = (LOW_WATER, LOW_LOOK, CLAIMABLE, EXPLAIN, VITALS)

@@ -18,6 +18,7 @@ from app.domain.outcome import DeadLettered, Interrupted, Retried
 from app.domain.state import DeadReason
 from app.drivers.postgres.driver import PostgresDriver
 from app.drivers.postgres.enqueue_statements import ENQUEUE, ENQUEUE_PLAIN
+from app.drivers.postgres.low_look import LOOK_BELOW
 from app.drivers.postgres.low_water import LowWater, Stretch
 from tests.postgres.arena import Arena
 from tests.postgres.meter import asks
@@ -102,6 +103,68 @@ async def test_a_job_that_was_passed_over_while_locked_is_claimed_within_half_a_
     assert await claimed(lone_arena, worker) == []
     water_of(lone_arena).monotonic = lambda: time.monotonic() + 30
     assert await claimed(lone_arena, worker) == [late]
+
+
+async def looked_below(arena: Arena, *, after: float) -> None:
+    """Let a claim begin a look below the marks at that time, and have it end."""
+    water_of(arena).monotonic = lambda: time.monotonic() + after
+    look = cast("PostgresDriver", arena.driver)._db.low_look
+    assert await arena.claim(await arena.register()) == ()
+    assert look._task is not None
+    await look._task
+
+
+async def test_what_was_passed_over_while_locked_is_met_by_a_look_beside_the_claims(lone_arena: Arena) -> None:
+    worker, other = await lone_arena.register(), await lone_arena.register()
+    async with lone_arena.holding() as slow, lone_arena.holding() as seat:
+        late = await slow.enqueue()
+        await churn(lone_arena, worker, rounds=1)
+        await slow.commit()
+        assert (await seat.claim_one(other)).token.job_id == late
+        await churn(lone_arena, worker, rounds=1)
+        await seat.rollback()
+    await looked_below(lone_arena, after=21)
+    assert len(stretches(lone_arena)) == 1
+    assert await claimed(lone_arena, worker) == [late]
+
+
+async def test_marks_below_which_there_is_nothing_stay(lone_arena: Arena) -> None:
+    worker = await lone_arena.register()
+    await churn(lone_arena, worker)
+    before = stretches(lone_arena)
+    assert len(before) == 2
+    for number in range(1, 4):
+        await looked_below(lone_arena, after=21 * number)
+        assert stretches(lone_arena) == before
+    job_id = await lone_arena.enqueue()
+    assert await claimed(lone_arena, worker) == [job_id]
+
+
+async def test_what_lies_elsewhere_lets_no_marks_go(lone_arena: Arena) -> None:
+    """Of another queue, of another job type, of another priority, or above the mark and in somebody's hands."""
+    worker, other = await lone_arena.register(), await lone_arena.register()
+    await lone_arena.enqueue(queue="mail")
+    await lone_arena.enqueue(name="nobody.serves")
+    later = await lone_arena.enqueue(priority=9)
+    await churn(lone_arena, worker, rounds=1)
+    async with lone_arena.holding() as seat:
+        assert (await seat.claim_one(other)).token.job_id == later
+        await churn(lone_arena, worker, rounds=1)
+        before = stretches(lone_arena)
+        assert len(before) == 2
+        await lone_arena.enqueue()
+        assert await seat.claim_one(other)
+        await looked_below(lone_arena, after=21)
+        assert stretches(lone_arena) == before
+
+
+async def test_a_look_that_fails_lets_the_marks_go(lone_arena: Arena) -> None:
+    worker = await lone_arena.register()
+    await churn(lone_arena, worker)
+    driver = cast("PostgresDriver", lone_arena.driver)
+    driver._db._sql[LOOK_BELOW] = "select 1 / 0"
+    await looked_below(lone_arena, after=21)
+    assert len(stretches(lone_arena)) == 1
 
 
 async def test_a_failed_claim_makes_the_process_look_at_everything_again(lone_arena: Arena) -> None:

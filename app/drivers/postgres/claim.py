@@ -232,6 +232,7 @@ async def _looked(db: Database, request: ClaimRequest, look: Look, asked: tuple[
     if request.alone_ok and taken:
         # A claim that passed over jobs that must run alone looks by the marks and leaves them as they are.
         water.learn(life, map(_TOKEN, taken), Horizon(head[XMIN], head[XID]))
+    db.low_look.after_claim(asked[3])
     return [head, *taken]
 
 

@@ -36,6 +36,7 @@ from .connect import (
 from .due_mark import DueMark
 from .hand import Hand, Taken
 from .limited import Limited
+from .low_look import LowLook
 from .low_water import LowWater
 from .pooler import learn_types_if_pooled
 from .ringer import Ringer
@@ -162,6 +163,7 @@ class Database:
         self.limited = Limited()
         self.turns_after: dict[str, str] = {}  # of queues with many tenants: behind whom the next look goes on
         self.low_water = LowWater(monotonic=time.monotonic, roll=self._roll)
+        self.low_look = LowLook(self)
         self.due_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
         self.wake_mark = DueMark(monotonic=time.monotonic, roll=self._roll)
         self.called = Called(monotonic=time.monotonic)
@@ -238,6 +240,7 @@ class Database:
         """
         self._is_closed = True
         self._hand.close()
+        await self.low_look.close()
         await self.ringer.close()
 
     async def _take(self) -> Taken:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import WeakSet
 
-# A mark is forgotten after 10 to 30 s: tokens that were passed over because another worker held their locks, and then
-# rolled back, are met again.
+# Every 10 to 20 s it is looked below the marks, beside the claims: tokens that were passed over because another worker
+# held their locks, and then rolled back, are met again. Marks below which nobody has looked for 30 s are forgotten.
 _SHORTEST_SECONDS = 10.0
-_SPREAD_SECONDS = 20.0
+_SPREAD_SECONDS = 10.0
+_LONGEST_SECONDS = 30.0
 
 _BEFORE_ALL = -32768
 _PAST_ALL = 32767
@@ -37,6 +38,14 @@ class Stretch(NamedTuple):
     rank: int
     seq: int
     end: int
+
+
+class Below(NamedTuple):
+    """What a look below the marks is to look for: tokens of (queue, rank) up to a number, and since when."""
+
+    marks: Sequence[tuple[str, int, int]]
+    life: int
+    began: float
 
 
 @dataclass(slots=True)
@@ -63,8 +72,10 @@ class LowWater:
     _marks: dict[str, dict[int, _Mark]] = field(default_factory=dict)
     _names: Hashable = None
     _seen: WeakSet[object] = field(default_factory=WeakSet)
+    _look_at: float = 0.0
     _forget_at: float = 0.0
     _life: int = 0
+    _is_looking: bool = False
 
     def begin(self, connection: object, names: Hashable) -> int:
         """Begin a claim on a connection, for job types; forgets everything when the marks may not hold for it.
@@ -82,7 +93,31 @@ class LowWater:
         """Look at everything again; what claims under way bring is not learnt from."""
         self._marks.clear()
         self._life += 1
-        self._forget_at = self.monotonic() + _SHORTEST_SECONDS + _SPREAD_SECONDS * self.roll()
+        self._wait_from(self.monotonic())
+
+    def below(self) -> Below | None:
+        """Give what is to be looked for, when it is time; whoever is given it says by `looked` what came of it."""
+        now = self.monotonic()
+        if now < self._look_at or self._is_looking:
+            return None
+        marks = [
+            (queue, rank, mark.safe)
+            for queue, ranks in self._marks.items()
+            for rank, mark in ranks.items()
+            if mark.safe is not None
+        ]
+        self._is_looking = bool(marks)
+        return Below(marks, self._life, now) if marks else None
+
+    def looked(self, below: Below, *, is_empty: bool) -> None:
+        """Keep the marks for as long again, as there is nothing below them, or forget them: there is, or may be."""
+        self._is_looking = False
+        if below.life != self._life:
+            return
+        if is_empty:
+            self._wait_from(below.began)
+        else:
+            self.forget()
 
     def stretches(self, queues: Iterable[str]) -> Sequence[Stretch]:
         """Give what a claim must look at, in claim order: a stretch per queue, one more for each marked rank."""
@@ -95,6 +130,10 @@ class LowWater:
                     rank, seq = marked, mark.safe
             found.append(Stretch(queue, rank, seq, _PAST_ALL))
         return found
+
+    def _wait_from(self, at: float) -> None:
+        self._look_at = at + _SHORTEST_SECONDS + _SPREAD_SECONDS * self.roll()
+        self._forget_at = at + _LONGEST_SECONDS
 
     def learn(self, life: int, taken: Iterable[tuple[str, int, int]], horizon: Horizon) -> None:
         """Learn from a claim that took (queue, rank, sequence) and passed over nothing it could take, unless locked."""
