@@ -1,6 +1,6 @@
 """A database handed on from one test to the next, which must not notice: emptied in a tenth of the time of a copy.
 
-Owns what "as new" means. The tables have no pages but those of the rows every new database has, sequences stand at
+Owns what "as new" means. The tables have the pages and the rows of every new database and no others, sequences stand at
 their start, the clock tells the time, statistics are forgotten, and nobody is connected. What a test does beyond rows
 (another column, an index, a grant, a setting, statistics of `analyze`) is not undone but seen: such a database goes.
 """
@@ -59,6 +59,15 @@ _TOUCHED = f"""
 select relname from pg_class
 where relnamespace = '{_SCHEMA}'::regnamespace and relkind = 'r' and pg_relation_size(oid) > 0
 """
+# Known once the sessions that wrote have ended.
+_WRITTEN = f"""
+select relname from pg_class
+where relnamespace = '{_SCHEMA}'::regnamespace and relname = any($1::text[]) and pg_stat_get_tuples_inserted(oid) > 0
+"""
+_SIZES = f"""
+select relname, pg_relation_size(oid) as size from pg_class
+where relnamespace = '{_SCHEMA}'::regnamespace and relname = any($1::text[])
+"""
 _FORGET = f"""
 select setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false)
   from pg_sequences where last_value is not null;
@@ -78,10 +87,14 @@ class LeftBehind(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """What a new database looks like: its shape, and the rows it comes with by table, as JSON."""
+    """What a new database looks like: its shape, and the rows it comes with by table, as JSON.
+
+    `grown` are the tables that have pages without a row, by which the planner takes them for large, with their bytes.
+    """
 
     shape: str
     rows: dict[str, str]
+    grown: dict[str, int]
 
 
 class Keeper:
@@ -100,7 +113,9 @@ class Keeper:
         session = await self._connected()
         rows = {table: await _rows(session, table) for table in await _touched(session)}
         self._fresh = Fresh(
-            shape=await session.fetchval(_SHAPE), rows={table: found for table, found in rows.items() if found != "[]"}
+            shape=await session.fetchval(_SHAPE),
+            rows={table: found for table, found in rows.items() if found != "[]"},
+            grown=await _sizes(session, [table for table, found in rows.items() if found == "[]"]),
         )
 
     async def make_fresh(self) -> None:
@@ -154,19 +169,27 @@ async def _alone(session: asyncpg.Connection) -> None:
 
 
 async def _empty(session: asyncpg.Connection, fresh: Fresh) -> None:
-    touched = set(await _touched(session))
+    touched = set(await _touched(session)) - fresh.grown.keys()
     unchanged = {table for table, rows in fresh.rows.items() if await _rows(session, table) == rows}
-    touched -= unchanged
-    if touched:
-        await session.execute(f"truncate {', '.join(f'{_SCHEMA}.{table}' for table in sorted(touched))}")
+    if truncated := sorted(touched - unchanged):
+        await session.execute(f"truncate {', '.join(f'{_SCHEMA}.{table}' for table in truncated)}")
+    for (table,) in await session.fetch(_WRITTEN, list(fresh.grown)):
+        await session.execute(f"delete from {_SCHEMA}.{table}")
+        await session.execute(f"vacuum {_SCHEMA}.{table}")
     for table in fresh.rows.keys() - unchanged:
         await session.execute(
             f"insert into {_SCHEMA}.{table} select * from json_populate_recordset(null::{_SCHEMA}.{table}, $1)",
             fresh.rows[table],
         )
-    left = [table for table in await _touched(session) if table not in fresh.rows]
+    left = set(await _touched(session)) - fresh.rows.keys() - fresh.grown.keys()
+    for table in sorted(fresh.grown):
+        if await session.fetchval(f"select exists (select from {_SCHEMA}.{table})"):
+            left.add(table)
+    if await _sizes(session, list(fresh.grown)) != fresh.grown:
+        message = "tables have become larger or smaller"
+        raise LeftBehind(message)
     if left:
-        message = f"rows are left in {', '.join(left)}"
+        message = f"rows are left in {', '.join(sorted(left))}"
         raise LeftBehind(message)
 
 
@@ -177,3 +200,7 @@ async def _touched(session: asyncpg.Connection) -> list[str]:
 async def _rows(session: asyncpg.Connection, table: str) -> str:
     rows: str = await session.fetchval(f"select coalesce(json_agg(t), '[]') from {_SCHEMA}.{table} t")
     return rows
+
+
+async def _sizes(session: asyncpg.Connection, tables: list[str]) -> dict[str, int]:
+    return {row["relname"]: row["size"] for row in await session.fetch(_SIZES, tables)}
