@@ -90,6 +90,10 @@ def rotate(
     overlap: Annotated[str, typer.Option(help="How long the secret before goes on being taken: `0s`, `1h`, `7d`.")] = (
         f"{DEFAULT_OVERLAP.days}d"
     ),
+    replaces: Annotated[
+        str | None,
+        typer.Option(help="The end of the secret that is meant, as `keys list` shows it; no other one ends."),
+    ] = None,
     reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
@@ -97,7 +101,9 @@ def rotate(
     """Give a key a new secret and print its token; the one before goes on being taken for a while."""
     lasts = overlap_of(overlap)
     _hand_out(
-        with_keys(db, lambda control: control.rotate(key_id, tenant=None, by=acting(reason), overlap=lasts)),
+        with_keys(
+            db, lambda control: control.rotate(key_id, tenant=None, by=acting(reason), overlap=lasts, replaces=replaces)
+        ),
         as_json=as_json,
     )
 

@@ -74,6 +74,9 @@ def rotate(
     overlap: Annotated[str, typer.Option(help="How long the secret before signs as well: `0s`, `1h`, `7d`.")] = (
         f"{DEFAULT_OVERLAP.days}d"
     ),
+    replaces: Annotated[
+        int | None, typer.Option(min=1, help="The number of the secret that is meant, as `list --json` has it.")
+    ] = None,
     reason: Reason = None,
     as_json: _Json = False,
     db: _Db = None,
@@ -81,7 +84,12 @@ def rotate(
     """Give a webhook a new secret and print it; the one before signs beside it for a while."""
     lasts = overlap_of(overlap)
     _hand_out(
-        with_webhooks(db, lambda control: control.rotate(webhook_id, tenant=None, by=acting(reason), overlap=lasts)),
+        with_webhooks(
+            db,
+            lambda control: control.rotate(
+                webhook_id, tenant=None, by=acting(reason), overlap=lasts, replaces=replaces
+            ),
+        ),
         as_json=as_json,
     )
 

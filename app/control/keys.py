@@ -23,7 +23,7 @@ from ..domain.api_key import (
 )
 from ..domain.audit import Acting, Action, AuditEntry, Target
 from ..domain.errors import Forbidden, NotImplementedYet
-from ..domain.issued import DEFAULT_OVERLAP, check_overlap, turned
+from ..domain.issued import DEFAULT_OVERLAP, check_overlap
 from ..drivers.api_keys import KeyStore
 from ..drivers.protocol import JobDriver
 from ..steps.repeat import until_known
@@ -145,15 +145,15 @@ class KeyControl:
         """
         check_overlap(overlap)
         before = await self.find(key_id, tenant=tenant)
-        if replaces not in {None, before.last4}:
-            raise turned(f"key {before.id}", f"ending in {before.last4}")
         if grant is not None:
             check_grant(grant, _order_of(before), ends_at=await self._end_of(grant))
-        token, secret = new_token(before.id)
+        token, secret = new_token(before.id, unlike=before.last4)
         overlap_ms = round(overlap.total_seconds() * 1000)
         audit = _entry(by, Action.KEY_ROTATE, before.id, before.tenant, label=before.label, overlap_ms=overlap_ms)
         view = await until_known(
-            lambda: self._store.rotate(before.id, secret, overlap=overlap, tenant=tenant, audit=audit)
+            lambda: self._store.rotate(
+                before.id, secret, overlap=overlap, replaces=replaces, tenant=tenant, audit=audit
+            )
         )
         await self._on_change()
         return Issued(key=view, token=token)

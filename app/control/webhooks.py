@@ -153,6 +153,8 @@ class WebhookControl:
         made = await until_known(
             lambda: self._store.rotate(before.id, ref, overlap=overlap, tenant=tenant, audit=audit)
         )
+        if replaces is not None and made.secret.number != ref.number:
+            raise turned(f"webhook {made.id}", f"number {made.secret.number}")
         return IssuedWebhook(webhook=made, secret=masters.secret(made.id, made.secret))
 
     async def delete(self, webhook_id: str, *, tenant: str | None, by: Acting) -> None:

@@ -16,8 +16,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
-from .errors import Forbidden, NotFound, RequestInvalid
-from .issued import check_label, unfit
+from .errors import Forbidden, NotFound, PreconditionFailed, RequestInvalid
+from .issued import check_label, turned, unfit
 from .job import NAME_PATTERN
 from .text import is_printable
 
@@ -26,6 +26,8 @@ KeyId = NewType("KeyId", str)
 # Every process of the API holds all keys that are in force.
 MOST_KEYS = 10_000
 
+# How people tell two secrets of a key apart.
+LAST4_PATTERN = "^[0-9a-f]{4}$"
 _TOKEN = re.compile(r"ol_([0-9a-f]{16})_([0-9a-f]{64})")
 _NOBODYS = hashlib.sha256(b"nobody's").digest()
 
@@ -168,9 +170,14 @@ def new_id() -> KeyId:
     return KeyId(secrets.token_hex(8))
 
 
-def new_token(key_id: KeyId) -> tuple[str, NewSecret]:
-    """Make a secret for a key: the token to be shown once, and what is kept of it."""
+def new_token(key_id: KeyId, *, unlike: str | None = None) -> tuple[str, NewSecret]:
+    """Make a secret for a key: the token to be shown once, and what is kept of it.
+
+    It ends otherwise than in the four characters `unlike`, by which the secret before is told from it.
+    """
     secret = secrets.token_hex(32)
+    while secret[-4:] == unlike:
+        secret = secrets.token_hex(32)
     kept = NewSecret(digest=hashlib.sha256(secret.encode()).digest(), last4=secret[-4:])
     return f"ol_{key_id}_{secret}", kept
 
@@ -211,6 +218,11 @@ def check_key(key: NewKey, *, now: datetime) -> None:
 def unknown_key(key_id: str) -> NotFound:
     """Give the refusal of an id that no key has, or another tenant's."""
     return NotFound(f"there is no API key {key_id[:64]!r}", fix="list the keys with `outlast keys list`")
+
+
+def turned_key(key_id: KeyId, last4: str) -> PreconditionFailed:
+    """Give the refusal of a rotation that was asked for before another one took place."""
+    return turned(f"key {key_id}", f"ending in {last4}")
 
 
 def too_many_keys() -> RequestInvalid:

@@ -34,7 +34,7 @@ def turned(whose: str, secret: str) -> PreconditionFailed:
     """Give the refusal of a rotation that was asked for before another one took place."""
     return PreconditionFailed(
         f"{whose} has a new secret by now, {secret}; nothing was done",
-        fix="open its page again; rotate once more only when the secret before that is used nowhere: it ends at once",
+        fix="look at it again; rotate once more only when the secret before that is used nowhere: it ends at once",
     )
 
 

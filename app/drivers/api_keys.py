@@ -46,12 +46,15 @@ class KeyStore(Protocol):
         secret: NewSecret,
         *,
         overlap: timedelta,
+        replaces: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
     ) -> KeyView:
         """Give a key a new secret; the one before it is taken for `overlap` more, one before that no longer.
 
-        Repeating it with the same secret is safe. `NOT_FOUND` as in `key`, and for a key that is revoked or expired.
+        Repeating it with the same secret is safe. With `replaces` only the secret that ends in these four characters
+        is replaced, and `PRECONDITION_FAILED` says that another one is in force by now. `NOT_FOUND` as in `key`, and
+        for a key that is revoked or expired.
         """
         ...
 

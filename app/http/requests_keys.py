@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ..domain.api_key import Scope
+from ..domain.api_key import LAST4_PATTERN, Scope
 from ..domain.issued import MAX_LABEL_CHARS, MOST_OVERLAP_MS
 from ..domain.job import NAME_PATTERN
 from .requests import PRINTABLE, Instant, Key, Strict, printable
@@ -58,5 +58,9 @@ class RotateBody(Strict):
 
     overlap_ms: Annotated[int, Field(ge=0, le=MOST_OVERLAP_MS)] = Field(
         default=86_400_000, description="How long the secret before goes on being taken: a day without it."
+    )
+    replaces: Annotated[str, Field(pattern=LAST4_PATTERN)] | None = Field(
+        default=None,
+        description="`last4` of the secret that is to be replaced: `412` when another one is in force by now.",
     )
     reason: Reason = None

@@ -18,6 +18,7 @@ _Label = Annotated[
 _Url = Annotated[
     str, BeforeValidator(printable), Field(min_length=1, max_length=MAX_URL_CHARS, json_schema_extra=PRINTABLE)
 ]
+_MOST_SECRETS = 2_147_483_647
 
 
 class WebhookBody(Strict):
@@ -60,6 +61,10 @@ class WebhookRotateBody(Strict):
 
     overlap_ms: Annotated[int, Field(ge=0, le=MOST_OVERLAP_MS)] = Field(
         default=86_400_000, description="How long the secret before goes on signing as well: a day without it."
+    )
+    replaces: Annotated[int, Field(ge=1, le=_MOST_SECRETS)] | None = Field(
+        default=None,
+        description="`secret_number` of the one that is to be replaced: `412` when another one signs by now.",
     )
     reason: Reason = None
 

@@ -126,7 +126,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "keys.list": ((), {}),
     "keys.get": (("0" * 16,), {}),
     "keys.create": (("ci", ["jobs:read"]), {"tenant": "a", "queues": ["b"], "expires_at": AT, "reason": "r"}),
-    "keys.rotate": (("0" * 16,), {"overlap": HOUR, "reason": "r"}),
+    "keys.rotate": (("0" * 16,), {"overlap": HOUR, "replaces": "9c1e", "reason": "r"}),
     "keys.revoke": (("0" * 16,), {"reason": "r"}),
     "emit": (("order.approved", "7", {"by": "anna"}), {"tenant": "a"}),
     "emitted": ((), {"name": "order.approved", "key": "7", "tenant": "a", "limit": 7}),

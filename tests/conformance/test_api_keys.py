@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from app.domain.api_key import KeyId, KnownKey, NewKey, NewSecret, Scope, new_id, new_token, opens, read_token
+from app.domain.api_key import KeyId, KeyView, KnownKey, NewKey, NewSecret, Scope, new_id, new_token, opens, read_token
 from app.domain.audit import Action, AuditEntry, AuditQuery, Target
-from app.domain.errors import NotFound
+from app.domain.errors import NotFound, PreconditionFailed
 from app.drivers.api_keys import KeyStore, keys_of
 from tests.support.drivers import DriverEnv
 from tests.support.drivers import new_id as job_id
@@ -96,6 +97,30 @@ async def test_two_secrets_are_taken_for_as_long_as_they_overlap(env: DriverEnv)
     assert (view.previous_last4, view.previous_until) == (None, None)
     await store_of(env).revoke(key.id, by="ada")
     assert await known(env, third) is None
+
+
+async def test_of_rotations_that_mean_one_secret_one_is_done(env: DriverEnv) -> None:
+    first, key = a_key()
+    await store_of(env).create(key)
+    made = [new_token(key.id, unlike=first[-4:]) for _ in range(4)]
+    entry = [an_entry(Action.KEY_ROTATE, key.id) for _ in made]
+    answers = await asyncio.gather(
+        *(
+            store_of(env).rotate(key.id, secret, overlap=HOUR, replaces=first[-4:], audit=row)
+            for (_, secret), row in zip(made, entry, strict=True)
+        ),
+        return_exceptions=True,
+    )
+    ((won, view),) = [(at, each) for at, each in enumerate(answers) if isinstance(each, KeyView)]
+    assert (view.last4, view.previous_last4) == (made[won][0][-4:], first[-4:])
+    late = [each for each in answers if not isinstance(each, KeyView)]
+    assert [type(each) for each in late] == [PreconditionFailed] * 3
+    assert f"ending in {view.last4}" in str(late[0])
+    assert await known(env, first) is not None, "the secret in use is taken for the overlap"
+    # Repeated because its reply was lost.
+    assert await store_of(env).rotate(key.id, made[won][1], overlap=HOUR, replaces=first[-4:]) == view
+    rows = (await env.driver.audit(AuditQuery(target=key.id))).items
+    assert [row.action for row in rows] == ["key.rotate"]
 
 
 async def test_another_tenants_key_is_absent(env: DriverEnv) -> None:

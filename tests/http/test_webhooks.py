@@ -59,6 +59,20 @@ async def test_a_secret_is_answered_once(each_api: Api) -> None:
     assert code_of(keyed) == (400, "REQUEST_INVALID")
 
 
+async def test_a_rotation_that_says_what_it_replaces_ends_nothing_when_repeated(each_api: Api) -> None:
+    path = f"/v1/webhooks/{(await made(each_api))['id']}/rotate"
+    wanted = {"overlap_ms": 3_600_000, "replaces": 1}
+    second = await each_api.client.post(path, json=wanted)
+    assert (second.status_code, second.json()["secret_number"]) == (200, 2)
+    repeated = await each_api.client.post(path, json=wanted)
+    assert code_of(repeated) == (412, "PRECONDITION_FAILED")
+    assert "number 2" in repeated.json()["detail"]
+    after = (await each_api.client.get(path.removesuffix("/rotate"))).json()
+    assert (after["secret_number"], after["previous_until"]) == (2, second.json()["previous_until"])
+    for none in (0, "1", 2**31):
+        assert code_of(await each_api.client.post(path, json={"replaces": none})) == (422, "REQUEST_INVALID")
+
+
 async def test_a_webhook_is_changed_and_deleted_as_it_was_seen(each_api: Api) -> None:
     api = each_api
     webhook = await made(api)

@@ -38,7 +38,7 @@ def test_a_key_is_made_used_rotated_and_revoked(cli: Outlast, database_url: str,
                 return client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code
 
             assert (status(first), status(first, "/v1/audit"), status(f"{first[:-1]}x")) == (200, 403, 401)
-            second = cli("keys", "rotate", key_id, "--overlap", "0s").out.strip()
+            second = cli("keys", "rotate", key_id, "--overlap", "0s", "--replaces", first[-4:]).out.strip()
             assert _comes_to(lambda: (status(first), status(second)), (401, 200))
             said = cli("keys", "revoke", key_id, "--reason", "left the company")
             assert "within five seconds" in said.err

@@ -47,14 +47,20 @@ def create_key(
     return Call(method="POST", path="/v1/api-keys", read=_issued, body=body, is_kept=False)
 
 
-def rotate_key(key: ApiKey | str, *, overlap: timedelta | None = None, reason: str | None = None) -> Call[IssuedApiKey]:
+def rotate_key(
+    key: ApiKey | str, *, overlap: timedelta | None = None, replaces: str | None = None, reason: str | None = None
+) -> Call[IssuedApiKey]:
     """Give a key a new secret; the one before is taken for the `overlap` more, a day if it is not said.
 
-    It is not repeated when no answer comes: the secret in use would end at once. It is taken for the overlap all the
-    same; make another key meanwhile, and revoke this one.
+    It is not repeated when no answer comes: the secret in use could end at once. Where `replaces` is the `last4` of
+    that one, it can be asked again. Taken for the overlap all the same, it has time for another key to be made, and
+    this one revoked.
+
+    Raises:
+        ProblemError: `PRECONDITION_FAILED`: another secret than `replaces` says is in force by now.
     """
     where = path("v1", "api-keys", _id_of(key), "rotate")
-    body = given(overlap_ms=ms(overlap), reason=reason)
+    body = given(overlap_ms=ms(overlap), replaces=replaces, reason=reason)
     return Call(method="POST", path=where, read=_issued, body=body, is_kept=False)
 
 

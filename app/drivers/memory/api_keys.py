@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ...domain.api_key import MOST_KEYS, KeyId, KeyView, KnownKey, NewKey, NewSecret, too_many_keys, unknown_key
+from ...domain.api_key import (
+    MOST_KEYS,
+    KeyId,
+    KeyView,
+    KnownKey,
+    NewKey,
+    NewSecret,
+    too_many_keys,
+    turned_key,
+    unknown_key,
+)
 from ...domain.audit import UNCHANGED, AuditEntry
 from ..api_keys import KeyStore
 from .audit import keep
@@ -73,14 +83,19 @@ class MemoryKeys:
         secret: NewSecret,
         *,
         overlap: timedelta,
+        replaces: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
     ) -> KeyView:
         """Give a key a new secret."""
         with self._store.statement() as now:
-            if not self._is_seen(key_id, tenant) or not _in_force(self._rows[key_id].view, now):
+            if not self._is_seen(key_id, tenant):
                 raise unknown_key(key_id)
             row = self._rows[key_id]
+            if row.digest != secret.digest and replaces not in {None, row.view.last4}:
+                raise turned_key(key_id, row.view.last4)
+            if not _in_force(row.view, now):
+                raise unknown_key(key_id)
             if row.digest != secret.digest:
                 view = replace(
                     row.view,

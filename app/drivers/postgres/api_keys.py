@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from ...domain.api_key import MOST_KEYS, KeyId, KeyView, KnownKey, NewKey, NewSecret, Scope, too_many_keys, unknown_key
+from ...domain.api_key import (
+    MOST_KEYS,
+    KeyId,
+    KeyView,
+    KnownKey,
+    NewKey,
+    NewSecret,
+    Scope,
+    too_many_keys,
+    turned_key,
+    unknown_key,
+)
 from ...domain.audit import UNCHANGED, AuditEntry
 from ..api_keys import KeyStore
 from .audit import audited
@@ -47,7 +58,9 @@ set previous_digest = case when k.digest = $3 then k.previous_digest else k.dige
   previous_last4 = case when k.digest = $3 then k.previous_last4 else k.last4 end,
   previous_until = case when k.digest = $3 then k.previous_until else outlast.clock() + $5::interval end,
   rotated_at = case when k.digest = $3 then k.rotated_at else outlast.clock() end, digest = $3, last4 = $4
-where k.id = $1 and ($2::text is null or k.tenant = $2) and {_IN_FORCE} returning k.id"""  # noqa: S608
+where k.id = $1 and ($2::text is null or k.tenant = $2) and {_IN_FORCE}
+  and ($6::text is null or k.digest = $3 or k.last4 = $6)
+returning k.id"""  # noqa: S608
 
 _KNOWN = f"select {_SHOWN} from outlast.api_key k where {_IN_FORCE}"  # noqa: S608
 
@@ -118,16 +131,21 @@ class PostgresKeys:
         secret: NewSecret,
         *,
         overlap: timedelta,
+        replaces: str | None = None,
         tenant: str | None = None,
         audit: AuditEntry | None = None,
     ) -> KeyView:
         """Give a key a new secret."""
 
         async def once(conn: Raw) -> Row:
-            binds = (key_id, tenant, secret.digest, secret.last4, overlap)
-            if await conn.fetchval(self._db.in_schema(_ROTATE), *binds) is None:
-                raise unknown_key(key_id)
-            return await self._found(conn, key_id, tenant)
+            binds = (key_id, tenant, secret.digest, secret.last4, overlap, replaces)
+            is_done = await conn.fetchval(self._db.in_schema(_ROTATE), *binds) is not None
+            row = await self._found(conn, key_id, tenant)
+            if is_done:
+                return row
+            if row["digest"] != secret.digest and replaces not in {None, row["last4"]}:
+                raise turned_key(key_id, row["last4"])
+            raise unknown_key(key_id)
 
         return _view(await audited(self._db, once, audit, lambda entry, _: entry))
 

@@ -45,6 +45,7 @@ _EXAMPLES = {
     "backend": {"label": "shop backend", "scopes": ["jobs:read", "jobs:write"]},
     "on call": {"label": "on call", "scopes": ["jobs:read", "operate"], "expires_at": "2126-11-29T12:00:00Z"},
 }
+_ROTATIONS = {"a day": {}, "an hour, once": {"overlap_ms": 3_600_000, "replaces": "9c1e"}}
 
 
 @router.get(
@@ -108,12 +109,15 @@ async def get_api_key(key_id: str, services: Services, identity: Admin) -> Respo
     response_model=None,
     responses={
         200: answer(IssuedApiKey, "The key, with its new token this once.", _ISSUED),
-        **problems(400, 404, 501, has_body=True),
+        **problems(400, 404, 412, 501, has_body=True),
     },
-    openapi_extra=body(RotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False),
+    openapi_extra=body(RotateBody, _ROTATIONS, is_required=False),
 )
 async def rotate_api_key(request: Request, key_id: str, services: Services, identity: Admin) -> Response:
-    """Give a key a new secret; the one before goes on being taken for the overlap, one before that no longer."""
+    """Give a key a new secret; the one before goes on being taken for the overlap, one before that no longer.
+
+    Asked again because its answer was lost, it ends nothing where `replaces` names the secret that was meant.
+    """
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(RotateBody)
@@ -123,6 +127,7 @@ async def rotate_api_key(request: Request, key_id: str, services: Services, iden
         by=Acting(actor=identity.name, reason=asked.reason),
         overlap=timedelta(milliseconds=asked.overlap_ms),
         grant=identity,
+        replaces=asked.replaces,
     )
     return reply(key_document(issued.key) | {"token": issued.token})
 

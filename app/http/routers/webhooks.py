@@ -65,6 +65,7 @@ _DELIVERY = {
     "tries": [{"at": _TIME, "status": 204, "error": None, "duration_ms": 31}],
 }
 _PENDING = _DELIVERY | {"state": "pending", "carrier_id": None}
+_ROTATIONS = {"a day": {}, "an hour, once": {"overlap_ms": 3_600_000, "replaces": 1}}
 _MADE = {"label": "shop backend", "url": "https://hooks.example.com/jobs"}
 
 
@@ -190,12 +191,15 @@ async def delete_webhook(
     response_model=None,
     responses={
         200: answer(IssuedWebhook, "The webhook, with its new secret this once.", _ISSUED | {"secret_number": 2}),
-        **problems(400, 404, 501, has_body=True),
+        **problems(400, 404, 412, 501, has_body=True),
     },
-    openapi_extra=body(WebhookRotateBody, {"a day": {}, "an hour": {"overlap_ms": 3_600_000}}, is_required=False),
+    openapi_extra=body(WebhookRotateBody, _ROTATIONS, is_required=False),
 )
 async def rotate_webhook(request: Request, webhook_id: str, services: Services, identity: _Keeper) -> Response:
-    """Give a webhook a new secret; the one before signs beside it for the overlap, one before that no longer."""
+    """Give a webhook a new secret; the one before signs beside it for the overlap, one before that no longer.
+
+    Asked again because its answer was lost, it ends nothing where `replaces` names the secret that was meant.
+    """
     refuse_request_key(request)
     sent = await read_optional_body(request, payload_max_bytes=services.payload_max_bytes)
     asked = sent.parse(WebhookRotateBody)
@@ -204,6 +208,7 @@ async def rotate_webhook(request: Request, webhook_id: str, services: Services, 
         tenant=identity.tenant,
         by=Acting(actor=identity.name, reason=asked.reason),
         overlap=timedelta(milliseconds=asked.overlap_ms),
+        replaces=asked.replaces,
     )
     return reply(webhook_document(issued.webhook) | {"secret": issued.secret})
 
