@@ -75,6 +75,16 @@ class Sessions:
         if not hmac.compare_digest((sent or "").encode(), known.token.encode()):
             raise Forbidden("this form was made for another session", fix="open the page again, then send it again")
 
+    def sealed(self, known: Known | None, said: str) -> str:
+        """Give what a page shall say of an act, as it stands in an address: none but this visitor's pages say it."""
+        said = said.strip()
+        return f"{self._seal(known, said)}.{said}"
+
+    def unsealed(self, known: Known | None, sealed: str) -> str:
+        """Give what is to be said, nothing for what was not `sealed` here and for this visitor."""
+        seal, _, said = sealed.partition(".")
+        return said if hmac.compare_digest(seal.encode(), self._seal(known, said).encode()) else ""
+
     def turned_away(self, request: Request, error: OutlastError, visitor: Identity | None = None) -> None:
         """Note for the audit that a request was turned away."""
         address = None if request.client is None else request.client.host
@@ -88,6 +98,10 @@ class Sessions:
             return UUID(hex=session), handle
         except (BadData, ValueError):
             raise Unauthenticated("nobody is signed in", fix="sign in with a key") from None
+
+    def _seal(self, known: Known | None, said: str) -> str:
+        whose = "" if known is None else known.token
+        return hmac.new(self._door.secret, f"said\0{whose}\0{said}".encode(), sha256).hexdigest()[:32]
 
     def _token(self, handle: str) -> str:
         return hmac.new(self._door.secret, f"form\0{handle}".encode(), sha256).hexdigest()[:32]

@@ -171,7 +171,8 @@ class Visit:
 
     def go(self, path: str, *, said: str = "", **params: object) -> Response:
         """Send the browser to a page, which shows what was done."""
-        return RedirectResponse(self.url(path, done=said or None, **params), status_code=_SEE_OTHER)
+        done = self.sessions.sealed(self.known, said) if said else None
+        return RedirectResponse(self.url(path, done=done, **params), status_code=_SEE_OTHER)
 
     def _answer(self, text: str, status: int) -> Response:
         content = text.encode("utf-8", "replace")
@@ -193,7 +194,7 @@ class Visit:
             "at": at,
             "token": self.known.token if self.known is not None else "",
             "visitor": self.known.visitor if self.known is not None else None,
-            "done": self.asked("done"),
+            "done": self.sessions.unsealed(self.known, self.asked("done")),
         }
 
 

@@ -104,6 +104,21 @@ async def test_to_be_asked_for_a_key_is_no_refusal(stranger: Visitor) -> None:
     assert await refusals(stranger) == []
 
 
+async def test_a_page_says_what_was_done_to_nobody_but_who_did_it(stranger: Visitor) -> None:
+    admin, other = await sign_in(stranger, KEY), await sign_in(stranger, KEY)
+    found = _TOKEN.search((await admin.get("/ui/jobs")).text)
+    assert found is not None
+    acted = await admin.post("/ui/queues/mail/pause", data={"token": found[1], "reason": "it moves"})
+    said, address = "Paused: running jobs go on, none is claimed", httpx.URL(acted.headers["location"])
+    assert said in (await admin.get(address)).text
+    sealed = address.params["done"]
+    altered = sealed.replace("Paused", "Resumed")
+    for browser, done in ((other, sealed), (admin, altered), (admin, said), (admin, f".{said}"), (admin, "é.é")):
+        page = await browser.get(address.copy_with(params={"done": done}))
+        assert (page.status_code, "running jobs go on, none is claimed" in page.text) == (200, False)
+        assert 'class="toast' not in page.text
+
+
 async def test_whoever_has_signed_in_may_sign_out_and_choose_a_theme(stranger: Visitor) -> None:
     key = await make_key(stranger, "jobs:write")
     browser = await sign_in(stranger, key["token"])
