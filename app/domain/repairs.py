@@ -36,7 +36,10 @@ REPAIRS: Mapping[str, str] = {
     ),
     "DRIVER_VOLATILE": "Name a PostgreSQL database as the target.",
     "FORBIDDEN": "Use a key with the scope and the tenant the message names.",
-    "IDEMPOTENCY_IN_FLIGHT": "Wait as long as `Retry-After` says and repeat the request unchanged.",
+    "IDEMPOTENCY_IN_FLIGHT": (
+        "Repeat the request unchanged, each time after as long as `Retry-After` says: for half a minute, if the process"
+        " or the database of the first went away meanwhile."
+    ),
     "IDEMPOTENCY_KEY_REUSED": (
         "Send a new `Idempotency-Key` with every new request, and the old one only to repeat a request unchanged."
     ),

@@ -86,7 +86,8 @@ def in_flight() -> IdempotencyInFlight:
     """Give the refusal of a request whose first is being done."""
     return IdempotencyInFlight(
         "the first request with this Idempotency-Key is still being done",
-        fix="repeat the request unchanged after a second: it then gets the first one's answer",
+        fix="repeat the request unchanged each second: it gets the first one's answer, or is done in its place when"
+        f" that does not end within {REQUEST_LEASE.seconds} seconds, as after an outage",
     )
 
 

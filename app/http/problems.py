@@ -6,8 +6,10 @@ the log; the caller gets the code, a plain sentence and the request id. Called b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -107,6 +109,8 @@ _PLAIN: Mapping[str, tuple[str, str]] = {
 _INTERNAL = ("Something failed inside the service.", "repeat the request; report the request_id if it fails again")
 _RETRY_AFTER_SECONDS = 1
 _LONGEST_TEXT = 2_000
+# What stands for itself in a path.
+_SAFE = "/:@!$&'()*+,;=~"
 _MOST_ERRORS = 50
 METHOD_NOT_ALLOWED = 405
 # An `Idempotency-Key` that is none, or that is not for this route.
@@ -163,7 +167,7 @@ def problem_document(error: OutlastError, facts: RequestFacts) -> Document:
         "title": error.title,
         "status": status_of(error),
         "detail": detail,
-        "instance": facts.instance,
+        "instance": _reference(facts.instance),
         "code": error.code,
         "fix": fix,
         "retryable": error.retryable,
@@ -174,6 +178,12 @@ def problem_document(error: OutlastError, facts: RequestFacts) -> Document:
     errors = _field_errors(error)
     document |= {"errors": errors} if errors else {}
     return {name: _plain(value) for name, value in document.items()}
+
+
+def _reference(path: str) -> str:
+    """Give a path as a reference to it: of ASCII alone, and no half of an escaped character."""
+    quoted = quote(path, safe=_SAFE, errors="replace")[:_LONGEST_TEXT]
+    return re.sub("%[0-9A-F]?$", "", quoted)
 
 
 def problem_response(error: OutlastError, facts: RequestFacts) -> Response:

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from structlog.typing import FilteringBoundLogger
 
-from ..domain.errors import DriverUnavailable
+from ..domain.errors import Draining, DriverUnavailable, QueryTooSlow
 from ..domain.job import ClaimedJob, JobId
 from ..domain.outcome import (
     KIND_OF,
@@ -307,8 +307,15 @@ class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvent
         self._say("debug", "job.enqueued", job_id=job_id, job=job, queue=queue, deduped=deduped)
 
     def request_failed(self, *, method: str, path: str, code: str, error: BaseException) -> None:
-        """A request ended in a failure of our own; of a store that is away one line says enough for many requests."""
-        facts: dict[str, object] = {"method": method, "path": path, "code": code, "exc_info": error}
+        """A request ended in a failure of our own; of a store that is away one line says enough for many requests.
+
+        A read that was ended for its length, or a process that leaves, does what it is meant to: no trace helps.
+        """
+        facts: dict[str, object] = {"method": method, "path": path, "code": code}
+        if isinstance(error, QueryTooSlow | Draining):
+            self._warn("request.failed", **facts)
+            return
+        facts["exc_info"] = error
         if isinstance(error, DriverUnavailable):
             self._warn("request.failed", level="error", **facts)
         else:
@@ -326,7 +333,7 @@ class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvent
 
     def _warn(self, event: str, *, level: Level = "warning", **facts: object) -> None:
         """Say what a body or a caller may cause at any rate: one line every few seconds."""
-        missed = self._throttle.admit(event)
+        missed = self._throttle.admit(f"{event} {level}")
         for tap in self._taps:
             tap(event, facts)
         if missed is not None and self._log is not None:

@@ -183,6 +183,14 @@ async def test_a_problem_names_the_trace(api: Api) -> None:
     assert response.json()["instance"] == "/nothing"
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs/%C3%A9%20%22%3C%3E%25", "/v1/a:b/(c);d=e,f", f"/{'%E2%82%AC' * 300}"])
+async def test_a_problem_refers_to_its_request_by_a_uri(api: Api, path: str) -> None:
+    said = (await api.client.get(path)).json()["instance"]
+    assert re.fullmatch(r"(?:[A-Za-z0-9/:@!$&'()*+,;=._~-]|%[0-9A-F]{2})+", said)
+    assert path.startswith(said)
+    assert len(said) == min(len(path), 2_000 - (2_000 - 1) % 3)
+
+
 # --- faults
 
 

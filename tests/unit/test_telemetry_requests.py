@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.domain.errors import DriverUnavailable, Internal, OutlastError
+from app.domain.errors import Draining, DriverUnavailable, Internal, OutlastError, QueryTooSlow
 from app.observability.logging import LogFormat, OutlastHandler, open_log
 from app.observability.metrics import Metrics
 from app.observability.telemetry import Telemetry
@@ -38,10 +38,16 @@ def out() -> Iterator[io.StringIO]:
 
 
 @pytest.mark.parametrize(
-    ("error", "lines"), [(DriverUnavailable("away", fix="wait"), 2), (Internal("ours", fix="report it"), MANY + 1)]
+    ("error", "lines", "level"),
+    [
+        (DriverUnavailable("away", fix="wait"), 2, "error"),
+        (Internal("ours", fix="report it"), MANY + 1, "error"),
+        (QueryTooSlow("it is long", fix="narrow it"), 2, "warning"),
+        (Draining("it leaves", fix="repeat it"), 2, "warning"),
+    ],
 )
 def test_an_outage_is_said_once_every_few_seconds_and_a_fault_each_time(
-    out: io.StringIO, error: OutlastError, lines: int
+    out: io.StringIO, error: OutlastError, lines: int, level: str
 ) -> None:
     clock = Clock()
     log = open_log(log_format=LogFormat.JSON, level="info", stream=out)
@@ -52,6 +58,6 @@ def test_an_outage_is_said_once_every_few_seconds_and_a_fault_each_time(
     telemetry.request_failed(method="GET", path="/v1/jobs", code=error.code, error=error)
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert len(said) == lines
-    assert {(line["event"], line["level"], line["code"]) for line in said} == {("request.failed", "error", error.code)}
-    assert all(line["exception"] for line in said)
+    assert {(line["event"], line["level"], line["code"]) for line in said} == {("request.failed", level, error.code)}
+    assert all(("exception" in line) is (level == "error") for line in said)
     assert sum(1 + line.get("also", 0) for line in said) == MANY + 1, "none is forgotten"
