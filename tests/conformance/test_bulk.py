@@ -126,6 +126,18 @@ async def test_the_expected_number_goes_through(env: DriverEnv) -> None:
     assert (await store.make(a_bulk(RETRY, ids=[first], expected_count=1))).selected == 1
 
 
+@pytest.mark.parametrize("action", [RETRY, BulkAction.RUN_NOW])
+async def test_an_expected_number_of_ids_is_of_what_is_there(env: DriverEnv, action: BulkAction) -> None:
+    store = store_of(env)
+    fits = await dead(env) if action is RETRY else await env.enqueue(delay=HOUR)
+    none = a_bulk(action, ids=[JobId(uuid4()), await env.enqueue()], expected_count=0)
+    made = await store.make(none)
+    assert (made.selected, await store.items(none.id)) == (0, ())
+    one = a_bulk(action, ids=[fits, *(none.ids or ())], expected_count=1)
+    assert (await done(store, one)).done == 1
+    assert [(item.job_id, item.verdict) for item in await store.items(one.id)] == [(fits, BulkVerdict.DONE)]
+
+
 async def test_more_than_a_statement_selects_is_refused(env: DriverEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     from app.domain import bulk  # noqa: PLC0415 - three modules that know the number
     from app.drivers.memory import bulk as memory  # noqa: PLC0415 - same

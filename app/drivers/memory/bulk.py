@@ -69,7 +69,7 @@ class MemoryBulk:
             fitting = self._fitting(bulk)
             if bulk.expected_count is not None or bulk.ids is None:
                 check_selected(bulk, min(len(fitting), MOST_SELECTED + 1))
-            chosen = fitting if bulk.ids is None else sorted(set(bulk.ids))
+            chosen = fitting if bulk.ids is None or bulk.expected_count is not None else sorted(set(bulk.ids))
             view = _new_view(bulk, now, len(chosen))
             items = {job_id: BulkItem(job_id=job_id) for job_id in chosen}
             self._operations[bulk.id] = Operation(view=view, items=items)

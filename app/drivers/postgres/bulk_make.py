@@ -18,6 +18,7 @@ from ...domain.bulk import (
     check_selected,
     unknown_operation,
 )
+from ...domain.job import JobId
 from ...domain.state import TERMINAL, State
 from ..protocol import Wake
 from .audit import keep
@@ -63,7 +64,8 @@ _NONE_ENDED = "select null::uuid where cardinality($6::smallint[]) < 0"
 _COUNT_IDS = f"{OF_BATCH}select count(*) from fit"  # noqa: S608  fragments of our own
 # To run a suspended job now is to end its sleep.
 _ASLEEP = f" s where {SLEEPS.format(job_id='s.job_id')}"
-_COUNT_IDS_TO_RUN = f"{_COUNT_IDS} where state <> '{State.SUSPENDED}' or {SLEEPS.format(job_id='fit.id')}"
+_TO_RUN = f" where state <> '{State.SUSPENDED}' or {SLEEPS.format(job_id='fit.id')}"
+_COUNT_IDS_TO_RUN = f"{_COUNT_IDS}{_TO_RUN}"
 
 _NEW = """
 insert into outlast.bulk(
@@ -75,6 +77,9 @@ _TAKE_FITTING = """
 insert into outlast.bulk_item(bulk_id, job_id)
 select {bulk}::uuid, f.id from (select f.id from ({fitting}) f limit {most}) f order by f.id"""
 _TAKE_IDS = "insert into outlast.bulk_item(bulk_id, job_id) select $1, i.id from unnest($2::uuid[]) i(id) order by i.id"
+# Of these, those that a number was counted of.
+_TAKE_COUNTED = f"{OF_BATCH}insert into outlast.bulk_item(bulk_id, job_id) select $4, fit.id from fit"  # noqa: S608  same
+_TAKE_COUNTED_TO_RUN = f"{_TAKE_COUNTED}{_TO_RUN}"
 _SELECTED = """
 update outlast.bulk set selected = $2, state = case when $2 = 0 then 1 else 0 end,
   ended_at = case when $2 = 0 then outlast.clock() end
@@ -157,7 +162,7 @@ async def trim(db: Database, batch: int) -> int:
 
 async def _count(db: Reader, conn: Raw, bulk: NewBulk) -> int:
     if bulk.ids is not None:
-        binds = (sorted(set(bulk.ids)), bulk.tenant, sorted(bulk.states))
+        binds = _id_binds(bulk, bulk.ids)
         sql = _COUNT_IDS if bulk.action is not BulkAction.RUN_NOW else _COUNT_IDS_TO_RUN
         return int(await conn.fetchval(db.in_schema(sql), *binds))
     sql = f"select count(*) from (select f.id from ({_fitting(bulk)}) f limit {MOST_SELECTED + 1}) f"  # noqa: S608  same
@@ -165,10 +170,16 @@ async def _count(db: Reader, conn: Raw, bulk: NewBulk) -> int:
 
 
 async def _select(db: Database, conn: Raw, bulk: NewBulk) -> int:
-    """Keep the ids of the jobs; gives how many. An id without a job, or in another state, is one to be answered."""
+    """Keep the ids of the jobs; gives how many. An id without a job, or in another state, is one to be answered.
+
+    Not where a number is expected, which is of those that fit.
+    """
+    if bulk.ids is not None and bulk.expected_count is not None:
+        sql = _TAKE_COUNTED if bulk.action is not BulkAction.RUN_NOW else _TAKE_COUNTED_TO_RUN
+        taken = await conn.execute(db.in_schema(sql), *_id_binds(bulk, bulk.ids), bulk.id)
+        check_selected(bulk, count_of(taken))
+        return count_of(taken)
     if bulk.ids is not None:
-        if bulk.expected_count is not None:
-            check_selected(bulk, await _count(db, conn, bulk))
         return count_of(await conn.execute(db.in_schema(_TAKE_IDS), bulk.id, sorted(set(bulk.ids))))
     binds = _filter_binds(bulk)
     sql = _TAKE_FITTING.format(fitting=_fitting(bulk), most=MOST_SELECTED + 1, bulk=f"${len(binds) + 1}")
@@ -187,6 +198,10 @@ def _fitting(bulk: NewBulk) -> str:
         return _FITTING.format(tokens=_ENDED_ALIKE)
     parts.append(_ENDED if State.DONE in ended else _ENDED_BADLY if ended else _NONE_ENDED)
     return _FITTING.format(tokens=" union all ".join(parts))
+
+
+def _id_binds(bulk: NewBulk, ids: tuple[JobId, ...]) -> tuple[object, ...]:
+    return sorted(set(ids)), bulk.tenant, sorted(bulk.states)
 
 
 def _filter_binds(bulk: NewBulk) -> tuple[object, ...]:
