@@ -313,7 +313,7 @@ class Telemetry(OutboxEvents, PurgeEvents, ScheduleEvents, BulkEvents, AuthEvent
         """
         facts: dict[str, object] = {"method": method, "path": path, "code": code}
         if isinstance(error, QueryTooSlow | Draining):
-            self._warn("request.failed", **facts)
+            self._warn("request.failed", level="warning", **facts)
             return
         facts["exc_info"] = error
         if isinstance(error, DriverUnavailable):

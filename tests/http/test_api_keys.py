@@ -103,24 +103,6 @@ async def test_a_rotated_key_takes_both_secrets_for_a_while(each_locked: Api) ->
             assert (await client.get("/v1/jobs")).status_code == status
 
 
-async def test_a_rotation_that_says_what_it_replaces_ends_nothing_when_repeated(each_locked: Api) -> None:
-    key = await made(each_locked)
-    path = f"/v1/api-keys/{key['id']}/rotate"
-    wanted = {"overlap_ms": 3_600_000, "replaces": key["last4"]}
-    second = await each_locked.client.post(path, json=wanted)
-    assert (second.status_code, second.json()["previous_last4"]) == (200, key["last4"])
-    repeated = await each_locked.client.post(path, json=wanted)
-    assert code_of(repeated) == (412, "PRECONDITION_FAILED")
-    assert f"ending in {second.json()['last4']}" in repeated.json()["detail"]
-    for one in (key, second.json()):
-        async with with_key(each_locked, one) as client:
-            assert (await client.get("/v1/jobs")).status_code == 200
-    for none in ("9C1E", "", 1, "9c1e1"):
-        refused = await each_locked.client.post(path, json={"replaces": none})
-        assert code_of(refused) == (422, "REQUEST_INVALID")
-        assert refused.json()["errors"][0]["pointer"] == "/replaces"
-
-
 async def test_a_revoked_key_opens_nothing_in_any_process_five_seconds_later(each_locked: Api) -> None:
     """Two applications over one store, in real time: the other one has the key at hand when it is revoked."""
     other = Api(each_locked.env, key=KEY)
