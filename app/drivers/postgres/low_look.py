@@ -16,6 +16,9 @@ from .low_water import Below, LowWater
 
 T = TypeVar("T")
 
+# A statement that is cut off costs its connection.
+_LAST_SECONDS = 0.5
+
 LOOK_BELOW = """
 select exists (
   select from unnest($1::text[], $2::int[], $3::bigint[]) m(queue, rank, seq)
@@ -52,8 +55,9 @@ class LowLook:
             self._task = start_apart(self._look(below, names), name="outlast.low_water")
 
     async def close(self) -> None:
-        """End the look under way; called when the driver closes."""
+        """Let the look under way end, within a bound; called when the driver closes."""
         if self._task is not None:
+            await asyncio.wait((self._task,), timeout=_LAST_SECONDS)
             self._task.cancel()
             await asyncio.wait((self._task,))
 
