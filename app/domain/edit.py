@@ -55,8 +55,11 @@ def shown(value: object) -> object:
 
 
 def version_of(view: JobView) -> str:
-    """Give an opaque word that changes whenever the job's state, counters, times, error or edited fields do."""
-    claim = view.claim
+    """Give an opaque word that changes whenever the job's state, counters, times, error or edited fields do.
+
+    What an error says is no part of it: it may lie encrypted, and does not change unless its attempt does.
+    """
+    claim, error = view.claim, view.error
     facts = (
         view.state.value,
         str(view.state_reason),  # a word, whether or not the store gives a member for it
@@ -67,7 +70,7 @@ def version_of(view: JobView) -> str:
         view.started_at,
         view.finished_at,
         view.last_outcome,
-        view.error,
+        None if error is None else (error.type, error.code),
         view.key_expires_at,
         view.tags,
         None if claim is None else (claim.worker_id, claim.claimed_at),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from app.domain.outcome import DeadLettered, ErrorInfo
 from app.domain.snapshot import HOURS
 from app.domain.state import DeadReason
+from app.drivers.sealing.driver import SealingDriver
 from tests.conformance.endings import expired
 from tests.support.drivers import DriverEnv
 
@@ -44,10 +45,11 @@ async def test_a_group_shows_what_its_newest_job_failed_with(env: DriverEnv) -> 
     await die(env, "order 2 of 'us'")
     await die(env, "x" * 8_000)
     (group,) = await env.driver.dead_letters()
-    assert group.message == "x" * 300 + "…", "its beginning"
+    is_open = not isinstance(env.driver, SealingDriver)  # else messages are encrypted, and none is made of them
+    assert group.message == ("x" * 300 + "…" if is_open else None), "its beginning"
     await die(env, "order 4 of 'fr'\nis unknown to shop-2")
     (group,) = await env.driver.dead_letters()
-    assert group.message == "order ‹n› of ‹text› is unknown to shop-‹n›"
+    assert group.message == ("order ‹n› of ‹text› is unknown to shop-‹n›" if is_open else None)
 
 
 async def test_what_ended_without_an_error_has_no_message(env: DriverEnv) -> None:

@@ -163,7 +163,7 @@ async def test_a_replay_leaves_alone_what_is_not_quarantined(outbox: Outbox) -> 
 
 
 async def test_a_replay_of_one_tenant_leaves_alone_the_rows_of_others(outbox: Outbox, passes: Passes) -> None:
-    mine, other = [await outbox.written("{", tenant) for tenant in ("mine", "other")]
+    mine, other = [await outbox.written("{", tenant=tenant) for tenant in ("mine", "other")]
     await passes.once(BATCH)
     assert await outbox.store.replay([OutboxId(other)], tenant="mine") == 0
     assert await outbox.store.replay([OutboxId(other)], may_double=True, tenant="mine") == 0

@@ -10,9 +10,8 @@ import pytest
 
 from app.domain.outcome import Completed
 from app.domain.request_claim import REQUEST_LEASE
-from app.drivers.memory.driver import MemoryDriver
 from tests.http.api import Api, code_of, dead
-from tests.support.drivers import NAME, PostgresEnv
+from tests.support.drivers import NAME, MemoryEnv, PostgresEnv
 
 KEY = {"Idempotency-Key": '"8e03978e"'}
 JOB = {"name": NAME, "payload": {"n": 1}}
@@ -50,8 +49,8 @@ async def _kept(api: Api) -> str:
     if isinstance(env, PostgresEnv):
         async with env.engine.connect() as connection:
             return str((await connection.exec_driver_sql("select r::text from outlast.request r")).all())
-    assert isinstance(env.driver, MemoryDriver)
-    return str([(row.answer, row.effect) for row in env.driver._store.requests.values()])
+    assert isinstance(env, MemoryEnv)
+    return str([(row.answer, row.effect) for row in env.memory._store.requests.values()])
 
 
 async def test_what_a_job_holds_is_kept_with_the_job_alone(each_api: Api) -> None:

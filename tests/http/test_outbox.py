@@ -39,7 +39,7 @@ async def test_the_outbox_shows_what_waits_and_for_how_long(each_api: Api, outbo
 
 
 async def test_the_outbox_shows_what_was_refused_and_why(each_api: Api, outbox: Outbox) -> None:
-    row = await outbox.staged(payload="{", queue="mail")
+    row = await outbox.written("{", queue="mail")
     await outbox.publish()
     answer = (await each_api.client.get("/v1/outbox")).json()
     assert counts(answer) == [(0, False), (0, False), (1, False)]

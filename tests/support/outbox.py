@@ -60,9 +60,9 @@ class Outbox(ABC):
         await self.stage(job)
         return job.id
 
-    async def written(self, payload: str, tenant: str = "default") -> JobId:
+    async def written(self, payload: str, **fields: Any) -> JobId:
         """Write one row past admission and encryption, as whoever may write to the table can."""
-        job = new_job(payload=payload, tenant=tenant)
+        job = new_job(payload=payload, **fields)
         async with self.transaction() as transaction:
             await self._below.stage(transaction, [job])
         return job.id

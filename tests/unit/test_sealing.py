@@ -35,7 +35,7 @@ CONTEXT = b"here"
 # Verbs that carry nothing of what users wrote in payloads, results, values, events, lines or errors.
 PLAIN: dict[object, str] = {
     JobDriver: """add_flow ask_drain audit cancel capabilities close close_worker count_jobs count_over count_table
-        count_waiting database_time dead_letters delete drains due expire finished_among flow flow_kinds
+        count_waiting database_time delete drains due expire finished_among flow flow_kinds
         free_slots heard isolate job_types keep_entry limits_of line_up listen open open_heartbeat patch
         pause_queue ping promote publish_job_types purge purge_ended queue_facts queues reap reconcile
         register_worker release release_due release_held release_request release_slots resume_queue retry

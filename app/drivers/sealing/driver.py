@@ -18,8 +18,8 @@ from ...domain.limit import Admitted
 from ...domain.outcome import SettleAnswer, Settlement
 from ...domain.reason import Situation
 from ...domain.request_claim import KeptAnswer, NewRequest, RequestClaim
-from ...domain.sealed import PayloadCodec, Seals, of_answer, readable
-from ...domain.snapshot import AttemptView, JobPage, JobView, PlacedPage
+from ...domain.sealed import PayloadCodec, Seals, is_sealed, of_answer, readable
+from ...domain.snapshot import AttemptView, DeadGroup, JobPage, JobView, PlacedPage
 from ...domain.step import NewNotes, NewStep, RunHistory, RunView
 from ..capabilities import PoolUse, pool_of
 from ..outbox import outbox_of
@@ -178,6 +178,13 @@ class SealingDriver:
         """See `RunStore`."""
         found = await self._driver.run(job_id, tenant=tenant, after=after, values=values)
         return None if found is None else self._words.run(job_id, found)
+
+    async def dead_letters(self, *, tenant: str | None = None) -> tuple[DeadGroup, ...]:
+        """See `ReadStore`. A group has the beginning of a message, which cannot be opened without its end."""
+        groups = await self._driver.dead_letters(tenant=tenant)
+        return tuple(
+            replace(group, error_message=None) if is_sealed(group.error_message or "") else group for group in groups
+        )
 
     async def events(self, query: EventQuery) -> tuple[EventView, ...]:
         """See `RunStore`."""
