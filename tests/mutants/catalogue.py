@@ -65,9 +65,10 @@ LOCK_ORDER = Target(
     _DRIVER + "lock_order.py",
     (_RACES + "lock_order.py", "tests/postgres/test_lock_order.py"),
     (
-        Mutant("lock order", " order by r.job_id for update", " for update"),
-        Mutant("locks", " order by r.job_id for update", " order by r.job_id"),
-        Mutant("locks what it settles", "r where r.job_id = any($1::uuid[]) order", "r order"),
+        Mutant("lock order", "  order by r.job_id for update", "  for update"),
+        Mutant("locks", "  order by r.job_id for update", "  order by r.job_id"),
+        Mutant("locks what it settles", "r where r.job_id = any($1::uuid[]) and r.seq = any($2::bigint[])\n", "r\n"),
+        Mutant("locks no later claim", " and r.seq = any($2::bigint[])\n", "\n"),
         Mutant("settles what it locked", "any(array(select job_id from locked))", "any($1::uuid[])"),
         Mutant("where plans are not ours", "self.usual if db.plans_are_ours else self.locking_first", "self.usual"),
         Mutant("only there", "self.usual if db.plans_are_ours else ", ""),

@@ -50,6 +50,23 @@ async def test_the_form_that_locks_first_waits_for_no_other_claim(arena: Arena) 
         assert await arena.at_once(settle) is SettleAnswer.SETTLED
 
 
+async def test_the_form_that_locks_first_waits_for_no_later_claim_of_its_job(arena: Arena) -> None:
+    """Several statements of one transaction lock in order only while each keeps to claims that all of them see."""
+    worker = await arena.register()
+    stale = (await arena.running(worker)).token
+    await arena.driver.release((stale,), cause="drain")
+    later = (await arena.claim_one(worker)).token
+    assert later.job_id == stale.job_id
+
+    async def settle(seat: Seat) -> SettleAnswer:
+        arena.trust_plans(seat, is_ours=False)
+        return await seat.settle(stale, Completed())
+
+    async with arena.holding() as gate:
+        await gate.connection.execute("select from outlast.running where job_id = $1 for update", later.job_id)
+        assert await arena.at_once(settle) is not SettleAnswer.SETTLED
+
+
 def test_only_the_form_for_a_plan_of_the_servers_own_pays_for_a_lock() -> None:
     for settling in (SETTLE_IN_ORDER, SETTLE_DONE_IN_ORDER, *IN_ORDER.values()):
         assert "order by r.job_id for update" not in settling.usual

@@ -16,7 +16,8 @@ from .database import Database
 _READ = re.compile(r"gone as \(\n  delete from outlast\.running r\n  where r\.job_id = any\(\$1::uuid\[\]\)")
 _LOCKED = """\
 locked as materialized (
-  select r.job_id from outlast.running r where r.job_id = any($1::uuid[]) order by r.job_id for update),
+  select r.job_id from outlast.running r where r.job_id = any($1::uuid[]) and r.seq = any($2::bigint[])
+  order by r.job_id for update),
 gone as (
   delete from outlast.running r
   where r.job_id = any(array(select job_id from locked))"""
