@@ -46,6 +46,19 @@ async def claimed(arena: Arena, worker: WorkerId) -> list[JobId]:
     return [one.token.job_id for one in await arena.claim(worker)]
 
 
+async def passed_over(arena: Arena, worker: WorkerId) -> JobId:
+    """Give a job below the mark: it became visible late, and somebody else, who rolled back, had it just then."""
+    other = await arena.register()
+    async with arena.holding() as slow, arena.holding() as seat:
+        late = await slow.enqueue()
+        await churn(arena, worker, rounds=1)
+        await slow.commit()
+        assert (await seat.claim_one(other)).token.job_id == late
+        await churn(arena, worker, rounds=1)
+        await seat.rollback()
+    return late
+
+
 async def test_claims_move_the_mark(lone_arena: Arena) -> None:
     worker = await lone_arena.register()
     await churn(lone_arena, worker)
@@ -92,14 +105,8 @@ async def test_a_reader_does_not_hold_the_mark(lone_arena: Arena) -> None:
 
 async def test_a_job_that_was_passed_over_while_locked_is_claimed_within_half_a_minute(lone_arena: Arena) -> None:
     """It became visible late and somebody else had it just then, and rolled back: the one thing a mark may hide."""
-    worker, other = await lone_arena.register(), await lone_arena.register()
-    async with lone_arena.holding() as slow, lone_arena.holding() as seat:
-        late = await slow.enqueue()
-        await churn(lone_arena, worker, rounds=1)
-        await slow.commit()
-        assert (await seat.claim_one(other)).token.job_id == late
-        await churn(lone_arena, worker, rounds=1)
-        await seat.rollback()
+    worker = await lone_arena.register()
+    late = await passed_over(lone_arena, worker)
     assert await claimed(lone_arena, worker) == []
     water_of(lone_arena).monotonic = lambda: time.monotonic() + 30
     assert await claimed(lone_arena, worker) == [late]
@@ -115,14 +122,8 @@ async def looked_below(arena: Arena, *, after: float) -> None:
 
 
 async def test_what_was_passed_over_while_locked_is_met_by_a_look_beside_the_claims(lone_arena: Arena) -> None:
-    worker, other = await lone_arena.register(), await lone_arena.register()
-    async with lone_arena.holding() as slow, lone_arena.holding() as seat:
-        late = await slow.enqueue()
-        await churn(lone_arena, worker, rounds=1)
-        await slow.commit()
-        assert (await seat.claim_one(other)).token.job_id == late
-        await churn(lone_arena, worker, rounds=1)
-        await seat.rollback()
+    worker = await lone_arena.register()
+    late = await passed_over(lone_arena, worker)
     await looked_below(lone_arena, after=21)
     assert len(stretches(lone_arena)) == 1
     assert await claimed(lone_arena, worker) == [late]
